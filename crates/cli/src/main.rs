@@ -1,0 +1,2 @@
+//! (see ARCHITECTURE.md)
+fn main() {}

@@ -1,0 +1,12 @@
+//! What the capture library (inside the program) and the collector agree on.
+//!
+//! One shared arena connects the two. [`session`] says where everything lies in it, [`chunk`] how a
+//! thread takes a stretch of it and publishes what it wrote, [`process`] how a process makes itself
+//! known, [`event`] what one heap call looks like, [`note`] everything that is not a heap call.
+//!
+//! Nothing here allocates, makes a system call or touches memory that it was not handed.
+#![no_std]
+
+pub mod atomic;
+pub mod event;
+pub mod note;

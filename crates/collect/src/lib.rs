@@ -25,6 +25,7 @@ mod process;
 mod record;
 mod sample;
 mod sink;
+mod strays;
 
 pub use error::Error;
 pub use exit::Exit;

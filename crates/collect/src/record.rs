@@ -24,6 +24,7 @@ use crate::launch::{Launch, texts};
 use crate::output::{OpenOutput, Output};
 use crate::process::{Arrival, Process};
 use crate::sink::Sink;
+use crate::strays::Strays;
 use crate::{Error, sample};
 
 /// How often each process is sampled, unless that would cost too much.
@@ -32,6 +33,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 const SAMPLE_SHARE: u32 = 20;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
+/// How often processes are looked for that did not make themselves known.
+const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
 const FLUSH_EVERY: Duration = Duration::from_secs(2);
 /// How long a forked child may take until it registers.
@@ -165,6 +168,7 @@ struct Recorder {
     tape: Writer<Sink>,
     clock: Clock,
     intents: Intents,
+    strays: Strays,
     signals: Receiver<i32>,
     processes: Vec<Process>,
     /// Places in `processes` of those that run.
@@ -184,6 +188,7 @@ struct Recorder {
     ended: Option<Ended>,
     next_sample: Instant,
     next_threads: Instant,
+    next_strays: Instant,
     next_flush: Instant,
 }
 
@@ -200,6 +205,7 @@ impl Recorder {
             arena,
             tape,
             intents,
+            strays: Strays::default(),
             signals,
             processes: Vec::new(),
             live: Vec::new(),
@@ -215,6 +221,7 @@ impl Recorder {
             ended: None,
             next_sample: now,
             next_threads: now + THREADS_EVERY,
+            next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
         }
     }
@@ -306,6 +313,10 @@ impl Recorder {
         if now >= self.next_threads || self.waited > 0 {
             self.close_threads();
             self.next_threads = now + THREADS_EVERY;
+        }
+        if now >= self.next_strays {
+            self.look_for_strays()?;
+            self.next_strays = now + STRAYS_EVERY;
         }
         if now >= self.next_flush {
             self.flush()?;
@@ -633,8 +644,7 @@ impl Recorder {
             |uncovered| found.push(uncovered),
         );
         for uncovered in found {
-            self.uncovered += 1;
-            self.tape.uncovered(&uncovered)?;
+            self.name_uncovered(&uncovered)?;
             // Its row before the exec, if it had one, ends here.
             let before =
                 self.live.iter().copied().find(|&i| self.processes[i].pid == uncovered.pid);
@@ -644,8 +654,7 @@ impl Recorder {
         }
         let turned_away = self.arena.arena().session().turned_away.load(Ordering::Relaxed);
         for _ in self.turned_away..turned_away {
-            self.uncovered += 1;
-            self.tape.uncovered(&Uncovered {
+            self.name_uncovered(&Uncovered {
                 pid: 0,
                 command: Vec::new(),
                 why: format!("more than {} processes ran at once", wire::SLOTS),
@@ -653,6 +662,26 @@ impl Recorder {
         }
         self.turned_away = turned_away;
         Ok(())
+    }
+
+    fn look_for_strays(&mut self) -> Result<(), heaptape_tape::Error> {
+        let live = self.live.iter().map(|&i| self.processes[i].pid);
+        let known: Vec<u32> = live.chain(self.intents.named()).collect();
+        let mut found = Vec::new();
+        let registrations = &self.registrations;
+        self.strays.look(
+            &known,
+            self.arena.session_path(),
+            |pid| count(registrations, pid) > 0,
+            |uncovered| found.push(uncovered),
+        );
+        found.retain(|found| !self.intents.has_named(found.pid));
+        found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
+    }
+
+    fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), heaptape_tape::Error> {
+        self.uncovered += 1;
+        self.tape.uncovered(uncovered)
     }
 
     fn sample(&mut self) -> Result<(), heaptape_tape::Error> {

@@ -108,8 +108,8 @@ impl Recorder {
     }
 
     pub(crate) fn look_for_strays(&mut self) -> Result<(), Error> {
-        let live = self.live.iter().map(|&i| self.processes[i].pid);
-        let known: Vec<u32> = live.chain(self.intents.named()).collect();
+        let mut known = self.live_pids();
+        known.extend(self.intents.named());
         let mut found = Vec::new();
         let registrations = &self.registrations;
         self.strays.look(

@@ -27,6 +27,7 @@ mod process;
 mod record;
 mod recorder;
 mod sample;
+mod signals;
 mod sink;
 mod strays;
 

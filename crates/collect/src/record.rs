@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heaptape_proc::read;
 use heaptape_tape::{Ended, Header, Writer};
@@ -15,6 +14,7 @@ use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::output::{OpenOutput, Output};
 use crate::recorder::Recorder;
+use crate::signals::Signals;
 use crate::sink::Sink;
 
 /// What to record and how.
@@ -68,8 +68,9 @@ pub struct Outcome {
 pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, Error> {
     recording.launch.check()?;
     let mut output = recording.output.open()?;
+    let signals = Signals::catch()?;
     let started = start(recording, &mut output);
-    let (child, mut recorder) = match started {
+    let (mut child, mut recorder) = match started {
         Ok(started) => started,
         Err(error) => {
             output.discard();
@@ -85,8 +86,23 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     if let Some(why) = recording.launch.obstacle() {
         watch.notice(&format!("{} can't be recorded: {why}", recording.launch.name()));
     }
-    let exit = recorder.run(child, recording, watch);
-    Ok(recorder.finish(exit, output.path().to_owned()))
+    recorder.run(&mut child, &signals, recording, watch);
+    let mut outcome = recorder.finish(output.path().to_owned());
+    // The tape is whole; where it had to end early, the command's exit status is still to come.
+    outcome.exit = wait(&mut child, &signals);
+    Ok(outcome)
+}
+
+/// How the command ends; signals that we get meanwhile go on to it.
+fn wait(child: &mut Child, signals: &Signals) -> Exit {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.into(),
+            Ok(None) => signals.forward(child.id()),
+            Err(_) => return Exit::default(),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn start(recording: &Recording, output: &mut OpenOutput) -> Result<(Child, Recorder), Error> {
@@ -94,11 +110,10 @@ fn start(recording: &Recording, output: &mut OpenOutput) -> Result<(Child, Recor
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
     let sink = Sink::start(file, recording.max_size, arena.arena());
     let tape = Writer::new(sink, &header(recording))?;
-    let signals = signals()?;
     let child = recording.launch.spawn(arena.session_path())?;
     let mut intents = Intents::new();
     intents.expect(child.id(), &recording.launch.name());
-    Ok((child, Recorder::new(arena, tape, intents, signals)))
+    Ok((child, Recorder::new(arena, tape, intents)))
 }
 
 fn header(recording: &Recording) -> Header {
@@ -117,23 +132,4 @@ fn header(recording: &Recording) -> Header {
         page_size: rustix::param::page_size() as u32,
         settings,
     }
-}
-
-/// Signals sent to heaptape itself; one that the terminal sends reaches the whole group anyway.
-fn signals() -> Result<Receiver<i32>, Error> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-    use signal_hook::iterator::SignalsInfo;
-    use signal_hook::iterator::exfiltrator::origin::WithOrigin;
-    let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
-    let mut signals = SignalsInfo::<WithOrigin>::new(wanted)
-        .map_err(|source| Error::System { what: "sigaction", source })?;
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for origin in &mut signals {
-            if origin.process.is_some() && sender.send(origin.signal).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(receiver)
 }

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use heaptape_proc::read;
@@ -21,6 +20,7 @@ use crate::intents::Intents;
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
 use crate::sample;
+use crate::signals::Signals;
 use crate::sink::Sink;
 use crate::strays::Strays;
 
@@ -44,7 +44,6 @@ pub(crate) struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) intents: Intents,
     pub(crate) strays: Strays,
-    pub(crate) signals: Receiver<i32>,
     pub(crate) processes: Vec<Process>,
     /// Places in `processes` of those that run.
     pub(crate) live: Vec<usize>,
@@ -68,12 +67,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(
-        arena: SharedArena,
-        tape: Writer<Sink>,
-        intents: Intents,
-        signals: Receiver<i32>,
-    ) -> Recorder {
+    pub(crate) fn new(arena: SharedArena, tape: Writer<Sink>, intents: Intents) -> Recorder {
         let now = Instant::now();
         Recorder {
             clock: Clock::start(arena.arena()),
@@ -81,7 +75,6 @@ impl Recorder {
             tape,
             intents,
             strays: Strays::default(),
-            signals,
             processes: Vec::new(),
             live: Vec::new(),
             by_slot: HashMap::new(),
@@ -101,63 +94,55 @@ impl Recorder {
         }
     }
 
-    /// Goes on until the job has ended; how the command did.
+    /// Goes on until the job has ended, or the tape has to.
     pub(crate) fn run(
         &mut self,
-        mut child: Child,
+        child: &mut Child,
+        signals: &Signals,
         recording: &Recording,
         watch: &mut dyn Watch,
-    ) -> Exit {
+    ) {
         let root = child.id();
         let mut exit = None;
         let mut told = false;
         let mut idle = 0u32;
         loop {
             self.arena.arena().session().beat();
-            self.forward_signals(root);
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
             }
+            if exit.is_none() {
+                signals.forward(root);
+            }
             let busy = match self.round(exit.map(|exit| (root, exit))) {
                 Ok(busy) => busy,
-                Err(error) => {
-                    self.end(Ended::Other(error.to_string()), watch);
-                    false
-                }
+                Err(error) => return self.end(Ended::Other(error.to_string()), watch),
             };
-            if let Some(why) = self.tape_ended() {
-                self.end(why, watch);
+            if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
+                return self.end(why, watch);
             }
-            if exit.is_some() && self.is_over(recording.no_wait) {
-                break;
-            }
-            if self.ended.is_some() && exit.is_none() {
-                // Nothing is recorded any more; what is left is the command's exit status.
-                exit = child.wait().ok().map(Exit::from);
-                continue;
-            }
-            if exit.is_some() && !told && !self.live.is_empty() {
-                told = true;
-                let pids: Vec<u32> = self.live.iter().map(|&i| self.processes[i].pid).collect();
-                watch.waiting(&pids);
+            if exit.is_some() {
+                if self.is_over(recording.no_wait) {
+                    return;
+                }
+                if !std::mem::replace(&mut told, true) && !self.live.is_empty() {
+                    watch.waiting(&self.live_pids());
+                }
             }
             idle = if busy { 0 } else { idle + 1 };
             if !busy {
                 self.rest(idle);
             }
         }
-        exit.unwrap_or_default()
+    }
+
+    /// The pids of the processes that are being recorded.
+    pub(crate) fn live_pids(&self) -> Vec<u32> {
+        self.live.iter().map(|&i| self.processes[i].pid).collect()
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        self.ended.is_some() || no_wait || (self.live.is_empty() && !self.intents.is_any_open())
-    }
-
-    pub(crate) fn forward_signals(&self, root: u32) {
-        for signal in self.signals.try_iter() {
-            // SAFETY: sends a signal to the command that we started and have not waited for.
-            unsafe { libc::kill(root as i32, signal) };
-        }
+        no_wait || (self.live.is_empty() && !self.intents.is_any_open())
     }
 
     /// Sleeps until something may have happened: a millisecond, or until a process ends.
@@ -320,10 +305,6 @@ impl Recorder {
         self.tape.flush()
     }
 
-    pub(crate) fn tape_ended(&self) -> Option<Ended> {
-        if self.ended.is_some() { None } else { self.tape.sink().ended() }
-    }
-
     /// Ends the recording before the job has ended; the job goes on.
     pub(crate) fn end(&mut self, why: Ended, watch: &mut dyn Watch) {
         self.arena.arena().session().end();
@@ -335,7 +316,7 @@ impl Recorder {
     }
 
     /// Ends the tape.
-    pub(crate) fn finish(mut self, exit: Exit, path: PathBuf) -> Outcome {
+    pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
         for place in self.live.clone() {
             if let Err(error) = self.finish_process(place) {
                 self.ended.get_or_insert(Ended::Other(error.to_string()));
@@ -354,7 +335,7 @@ impl Recorder {
         };
         Outcome {
             path,
-            exit,
+            exit: Exit::default(),
             ended: ended.or(failed),
             events,
             lost,

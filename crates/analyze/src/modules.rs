@@ -136,6 +136,12 @@ impl Modules {
         self.unloaded.iter().rev().find(lived).map(|u| &u.module)
     }
 
+    /// What a child begins with that is forked after the last note taken in.
+    pub fn inherited(&self) -> Modules {
+        let loaded = self.loaded.iter().map(|l| Loaded { module: Arc::clone(&l.module), from: 0 });
+        Modules { loaded: loaded.collect(), ..Modules::default() }
+    }
+
     /// The modules that are loaded after the last note taken in, by address.
     pub fn loaded(&self) -> impl Iterator<Item = &Module> {
         self.loaded.iter().map(|l| &*l.module)
@@ -207,11 +213,28 @@ mod tests {
     }
 
     #[test]
+    fn a_child_begins_with_what_is_loaded() {
+        let mut m = Modules::default();
+        for note in [module(0, 0x1000, 0x2000, "exe"), module(0, 0x5000, 0x6000, "one"), end()] {
+            m.note(3, &note);
+        }
+        m.note(9, &module(0, 0x1000, 0x2000, "exe"));
+        m.note(9, &end());
+        let child = m.inherited();
+        assert_eq!(path_at(&child, 0x1000, 0).as_deref(), Some("exe"));
+        assert_eq!(path_at(&child, 0x5000, 0), None);
+    }
+
+    #[test]
     fn malformed_notes_change_nothing() {
         let mut m = Modules::default();
         let mut long = module(0, 1, 2, "x");
         long.text[20] = 21;
-        for bad in [note(NoteKind::Module, &[1, 2], &[0; 30]), note(NoteKind::Module, &[0, 1, 2], b""), long] {
+        for bad in [
+            note(NoteKind::Module, &[1, 2], &[0; 30]),
+            note(NoteKind::Module, &[0, 1, 2], b""),
+            long,
+        ] {
             m.note(0, &bad);
         }
         assert_eq!(m.loaded().count(), 0);

@@ -57,7 +57,7 @@ pub enum Effect {
 }
 
 impl Row {
-    /// The row of an event; `modules` are those of its process, with the notes before it taken in.
+    /// The row of an event; `modules` are those of its process.
     pub fn of(resolved: &Resolved, modules: &Modules) -> Row {
         let event = &resolved.event;
         let block = resolved.block.as_ref();

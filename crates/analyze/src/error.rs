@@ -28,12 +28,4 @@ pub enum Error {
         /// The processes that there are.
         there: String,
     },
-    /// The process had made no event.
-    #[error("Process {pid} had made no heap call {when}.")]
-    NothingYet {
-        /// Its id.
-        pid: u32,
-        /// When, such as `0.5 s after the recording began`.
-        when: String,
-    },
 }

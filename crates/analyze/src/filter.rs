@@ -19,20 +19,24 @@ impl Filter {
     /// Whether the call is wanted. With a size asked for, a free of an unknown block is not.
     pub fn admits(&self, resolved: &Resolved) -> bool {
         let event = &resolved.event;
-        (self.calls.is_empty() || self.calls.contains(&event.call))
-            && self.thread.is_none_or(|t| t == event.thread)
-            && self.admits_size(resolved)
-    }
-
-    fn admits_size(&self, resolved: &Resolved) -> bool {
-        let Some(sizes) = &self.sizes else { return true };
-        let event = &resolved.event;
         let size = if event.call.is_release() || event.frees_by_realloc() {
             resolved.block.map(|b| b.size)
         } else {
             Some(event.size)
         };
-        size.is_some_and(|s| sizes.contains(&s))
+        self.admits_call(resolved) && size.map_or(self.sizes.is_none(), |s| self.admits_size(s))
+    }
+
+    /// Whether the call is wanted by its function and thread, whatever its size.
+    pub fn admits_call(&self, resolved: &Resolved) -> bool {
+        let event = &resolved.event;
+        (self.calls.is_empty() || self.calls.contains(&event.call))
+            && self.thread.is_none_or(|t| t == event.thread)
+    }
+
+    /// Whether blocks of this size are wanted.
+    pub fn admits_size(&self, size: u64) -> bool {
+        self.sizes.as_ref().is_none_or(|sizes| sizes.contains(&size))
     }
 
     /// Whether calls of every function and thread are wanted, so that what is made and what is

@@ -1,13 +1,31 @@
 //! The live set at a moment: as a list of its largest blocks, or added up by caller or by bin.
 //!
-//! The blocks come from the tape; callers are resolved by a function that is handed in.
+//! The blocks come from the tape's reader; callers are resolved by a function that is handed in.
 
 use std::collections::HashMap;
 
-use heaptape_tape::LiveBlock;
+use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
 
+use crate::Error;
 use crate::bins::Bin;
 use crate::modules::Place;
+
+/// The blocks that are alive after the first `made` events of a process; with 0 those that it
+/// inherited by fork.
+pub fn after(tape: &Tape, process: &ProcessSummary, made: u64) -> Result<Vec<LiveBlock>, Error> {
+    if let Some(last) = made.checked_sub(1) {
+        return Ok(tape.live_at(process.number, last)?);
+    }
+    let Some((number, forked_at)) = process.parent.zip(process.forked_at) else {
+        return Ok(Vec::new());
+    };
+    let parent = usize::try_from(number.0).ok().and_then(|n| tape.summary().processes.get(n));
+    match parent {
+        // A parent has started before its child; a tape that says otherwise is not followed.
+        Some(parent) if number < process.number => after(tape, parent, forked_at),
+        _ => Ok(Vec::new()),
+    }
+}
 
 /// The sums over a live set, or over a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

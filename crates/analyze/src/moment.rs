@@ -1,32 +1,30 @@
-//! The index of the event after which a chosen moment is.
+//! How many events a process had made at a chosen moment.
 
 use heaptape_tape::{Columns, Item, ProcessSummary, Tape};
 
 use crate::Error;
 use crate::choice::Moment;
 
-/// The index of the last event that was made by the moment; an index beyond the end is the last one.
-/// [`Error::NothingYet`] when no event was.
-pub fn index(tape: &Tape, process: &ProcessSummary, moment: Moment) -> Result<u64, Error> {
-    let nothing = |when: String| Error::NothingYet { pid: process.pid, when };
-    let Some(last) = process.events.checked_sub(1) else {
-        return Err(nothing("that is on the tape".to_owned()));
-    };
+/// The number of events made by the moment, at most all of them. The moment after the event with
+/// index `i` is `i + 1` events.
+pub fn events_made(tape: &Tape, process: &ProcessSummary, moment: Moment) -> Result<u64, Error> {
     match moment {
-        Moment::Index(index) => Ok(index.min(last)),
-        Moment::Peak => Ok(process.peak_at.min(last)),
-        Moment::End => Ok(last),
-        Moment::Millis(millis) => {
-            let made = made_by(tape, process, millis)?;
-            let seconds = millis as f64 / 1000.0;
-            made.checked_sub(1)
-                .ok_or_else(|| nothing(format!("{seconds} s after the recording began")))
-        }
+        Moment::Index(index) => Ok(index.saturating_add(1).min(process.events)),
+        Moment::Peak => Ok(at_peak(process)),
+        Moment::End => Ok(process.events),
+        Moment::Millis(millis) => made_by(tape, process, millis),
     }
 }
 
-/// How many events were made by this time, by bisection: times on a tape rise, within the
-/// coarseness of their clock.
+/// A forked process whose sum never rose above what it inherited was at its peak as it began.
+fn at_peak(process: &ProcessSummary) -> u64 {
+    if process.peak_requested == process.inherited_bytes {
+        return 0;
+    }
+    process.peak_at.saturating_add(1).min(process.events)
+}
+
+/// By bisection: times on a tape rise, within the coarseness of their clock.
 fn made_by(tape: &Tape, process: &ProcessSummary, millis: u64) -> Result<u64, Error> {
     let (mut below, mut above) = (0, process.events);
     while below < above {
@@ -49,4 +47,21 @@ fn time_of(tape: &Tape, process: &ProcessSummary, index: u64) -> Result<u64, Err
         }
     }
     Ok(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::tests::process;
+
+    #[test]
+    fn a_peak_at_the_start_is_what_was_inherited() {
+        let mut p = process(1, 7, 10);
+        (p.inherited_bytes, p.peak_requested) = (100, 100);
+        assert_eq!(at_peak(&p), 0);
+        (p.peak_requested, p.peak_at) = (101, 0);
+        assert_eq!(at_peak(&p), 1);
+        p.peak_at = 50;
+        assert_eq!(at_peak(&p), 10);
+    }
 }

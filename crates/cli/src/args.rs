@@ -18,8 +18,14 @@ use heaptape_report::size;
 ]))]
 pub(crate) struct Cli {
     /// When to print in colour
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true,
-          help = "When to print in colour: auto, always or never")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        help = "When to print in colour: auto, always or never"
+    )]
     pub(crate) color: Color,
     /// Say nothing but errors on stderr
     #[arg(long, short, global = true)]

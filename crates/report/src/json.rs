@@ -431,8 +431,8 @@ pub struct LiveHead<'a> {
     pub complete: bool,
     /// The process.
     pub process: &'a ProcessSummary,
-    /// The index of the event after which the blocks are alive.
-    pub at: u64,
+    /// The index of the event after which the blocks are alive; `None` before the first.
+    pub at: Option<u64>,
     /// The sums over all blocks, shown or not.
     pub sum: &'a Sum,
 }
@@ -442,7 +442,7 @@ struct LiveDocument<'a, T> {
     schema: &'static str,
     complete: bool,
     process: ProcessName<'a>,
-    at: u64,
+    at: Option<u64>,
     blocks: u64,
     requested: u64,
     usable: u64,

@@ -11,11 +11,15 @@ use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
 use crate::text;
 
-/// Writes the sentence that goes before the table.
-pub fn head(out: &mut impl Write, at: u64, process: &str, sum: &Sum) -> io::Result<()> {
+/// Writes the sentence that goes before the table. `at` is the index of the last event made, if any.
+pub fn head(out: &mut impl Write, at: Option<u64>, process: &str, sum: &Sum) -> io::Result<()> {
+    match at {
+        Some(at) => write!(out, "After event {at} of {process}: ")?,
+        None => write!(out, "Before the first event of {process}: ")?,
+    }
     writeln!(
         out,
-        "After event {at} of {process}: {} live, {} requested, {} usable.\n",
+        "{} live, {} requested, {} usable.",
         text::counted(sum.blocks, "block", "blocks"),
         Size(sum.requested),
         Size(sum.usable)

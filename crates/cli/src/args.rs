@@ -17,18 +17,12 @@ use heaptape_report::size;
     ("heaptape info ls.tape", "say what is on the tape"),
 ]))]
 pub(crate) struct Cli {
-    /// When to print in colour
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_possible_values = true,
-        help = "When to print in colour: auto, always or never"
-    )]
+    /// When to print in colour: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 900,
+          hide_possible_values = true)]
     pub(crate) color: Color,
     /// Say nothing but errors on stderr
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 901)]
     pub(crate) quiet: bool,
     /// What to do
     #[command(subcommand)]

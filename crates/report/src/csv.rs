@@ -41,7 +41,7 @@ impl<W: Write> Csv<W> {
     /// Writes the names of the columns.
     pub fn new(out: W) -> io::Result<Csv<W>> {
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(COLUMNS)?;
+        writer.write_record(COLUMNS).map_err(io_error)?;
         Ok(Csv { writer, record: csv::StringRecord::new(), field: String::new() })
     }
 
@@ -66,8 +66,7 @@ impl<W: Write> Csv<W> {
         self.hex((row.caller != 0).then_some(row.caller));
         self.record.push_field(row.place.as_ref().map_or("", |p| p.module.path.as_str()));
         self.hex(row.place.as_ref().map(|p| p.offset));
-        self.writer.write_record(&self.record)?;
-        Ok(())
+        self.writer.write_record(&self.record).map_err(io_error)
     }
 
     /// Writes out what is buffered, and gives back what was written to.
@@ -89,6 +88,15 @@ impl<W: Write> Csv<W> {
     }
 }
 
+/// The system's own error, so that a broken pipe is known as one.
+fn io_error(error: csv::Error) -> io::Error {
+    let text = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        _ => io::Error::other(text),
+    }
+}
+
 struct Hex(u64);
 
 impl Display for Hex {
@@ -104,6 +112,25 @@ mod tests {
     use heaptape_analyze::calls::Effect;
     use heaptape_analyze::modules::{Module, Place};
     use std::sync::Arc;
+
+    /// Nobody reads what is written to it.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_broken_pipe_is_known_as_one() {
+        let csv = Csv::new(Closed).unwrap();
+        assert_eq!(csv.finish().err().map(|e| e.kind()), Some(io::ErrorKind::BrokenPipe));
+    }
 
     #[test]
     fn a_realloc_and_a_free() {

@@ -23,6 +23,6 @@ pub mod processes;
 
 pub use error::Error;
 pub use heaptape_tape::{
-    Call, Ended, LiveBlock, Note, NoteKind, ProcessNumber, ProcessSummary, Release, Resolved,
-    Sample, Summary, Verdict,
+    Call, CallCounts, Ended, Header, LiveBlock, Note, NoteKind, ProcessNumber, ProcessSummary,
+    Release, Resolved, Sample, Summary, Uncovered, Verdict,
 };

@@ -2,13 +2,16 @@
 //!
 //! The blocks come from the tape's reader; callers are resolved by a function that is handed in.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
 
 use crate::Error;
 use crate::bins::Bin;
-use crate::modules::Place;
+use crate::modules::{Module, Place};
 
 /// The blocks that are alive after the first `made` events of a process; with 0 those that it
 /// inherited by fork.
@@ -54,11 +57,18 @@ impl Sum {
         self.usable = self.usable.saturating_add(block.size.saturating_add(block.slack));
         self.largest = self.largest.max(block.size);
     }
+
+    fn join(&mut self, other: &Sum) {
+        self.blocks += other.blocks;
+        self.requested = self.requested.saturating_add(other.requested);
+        self.usable = self.usable.saturating_add(other.usable);
+        self.largest = self.largest.max(other.largest);
+    }
 }
 
 /// Puts the largest blocks first, of equals the oldest.
 pub fn sort(blocks: &mut [LiveBlock]) {
-    blocks.sort_unstable_by_key(|b| (std::cmp::Reverse(b.size), b.ordinal, b.address));
+    blocks.sort_unstable_by_key(|b| (Reverse(b.size), b.ordinal, b.address));
 }
 
 /// Where blocks were made: a place in a module, or a bare address where none was known.
@@ -85,25 +95,45 @@ pub fn by_caller<E>(
     blocks: &[LiveBlock],
     mut place: impl FnMut(&LiveBlock) -> Result<Option<Place>, E>,
 ) -> Result<Vec<Part<Caller>>, E> {
-    let mut found: HashMap<(Option<String>, u64), Part<Caller>> = HashMap::new();
+    // First by mapping, which needs no path to be looked at for every block.
+    let mut mapped: HashMap<(Option<*const Module>, u64), Part<Caller>> = HashMap::new();
     for block in blocks {
         let place = place(block)?;
-        let key = match &place {
-            Some(place) => (Some(place.module.path.clone()), place.offset),
-            None => (None, block.caller),
-        };
-        let part = found.entry(key).or_insert_with(|| Part {
+        let key = (place.as_ref().map(|p| Arc::as_ptr(&p.module)), block.caller);
+        let part = mapped.entry(key).or_insert_with(|| Part {
             key: Caller { address: block.caller, place },
             sum: Sum::default(),
         });
         part.sum.add(block);
     }
-    let mut parts: Vec<_> = found.into_values().collect();
-    parts.sort_by(|a, b| {
-        let order = |p: &Part<Caller>| (p.sum.requested, p.sum.blocks);
-        order(b).cmp(&order(a)).then(a.key.address.cmp(&b.key.address))
-    });
+    let mut parts = join_mappings(mapped.into_values());
+    parts.sort_by_key(|p| (Reverse((p.sum.requested, p.sum.blocks)), p.key.address));
     Ok(parts)
+}
+
+/// Joins the parts that are the same place of the same file.
+fn join_mappings(mapped: impl Iterator<Item = Part<Caller>>) -> Vec<Part<Caller>> {
+    let mut joined: HashMap<(Option<String>, u64), Part<Caller>> = HashMap::new();
+    for part in mapped {
+        let key = match &part.key.place {
+            Some(place) => (Some(place.module.path.clone()), place.offset),
+            None => (None, part.key.address),
+        };
+        match joined.entry(key) {
+            Entry::Vacant(new) => {
+                new.insert(part);
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.sum.join(&part.sum);
+                // Which of them names the caller must not depend on the order of a hash map.
+                if part.key.address < known.key.address {
+                    known.key = part.key;
+                }
+            }
+        }
+    }
+    joined.into_values().collect()
 }
 
 /// Adds the blocks up by bin, the smallest first; bins without a block are left out.
@@ -120,10 +150,8 @@ pub fn by_bin(blocks: &[LiveBlock]) -> Vec<Part<Bin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::Module;
     use heaptape_tape::ProcessNumber;
     use std::convert::Infallible;
-    use std::sync::Arc;
 
     fn block(ordinal: u64, size: u64, caller: u64) -> LiveBlock {
         LiveBlock {

@@ -18,8 +18,14 @@ use heaptape_report::size;
 ]))]
 pub(crate) struct Cli {
     /// When to print in colour: auto, always or never
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 900,
-          hide_possible_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 900,
+        hide_possible_values = true
+    )]
     pub(crate) color: Color,
     /// Say nothing but errors on stderr
     #[arg(long, short, global = true, display_order = 901)]

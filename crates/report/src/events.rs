@@ -137,3 +137,67 @@ fn cells(name: String, t: &Traffic, balanced: bool) -> [String; 6] {
         known(t.peak),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_analyze::Call;
+
+    fn line(effect: Effect, change: impl FnOnce(&mut Row)) -> String {
+        let mut one = Row {
+            index: 1500,
+            time: 12,
+            thread: 0,
+            call: Call::Malloc,
+            address: 0x1000,
+            size: 24,
+            slack: 0,
+            align: 0,
+            old_address: None,
+            old_size: None,
+            birth: None,
+            age: None,
+            effect,
+            caller: 0x40,
+            place: None,
+        };
+        change(&mut one);
+        let mut out = Vec::new();
+        row(&mut out, &one).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_became_of_each_call() {
+        assert_eq!(line(Effect::Made, |_| {}), "1500 0.012 s 0 malloc 24 0x1000 0x40 new block");
+        assert_eq!(
+            line(Effect::Made, |r| (r.slack, r.align) = (8, 64)),
+            "1500 0.012 s 0 malloc 24 +8 0x1000 0x40 new block, aligned to 64"
+        );
+        let freed = |r: &mut Row| {
+            (r.call, r.size, r.old_size, r.birth, r.age) =
+                (Call::Free, 0, Some(100), Some(7), Some(2));
+        };
+        assert_eq!(
+            line(Effect::Freed, freed),
+            "1500 0.012 s 0 free 100 0x1000 0x40 freed block of event 7, age 2"
+        );
+        let moved = |r: &mut Row| {
+            (r.call, r.old_address, r.old_size, r.age) =
+                (Call::Realloc, Some(0x900), Some(10), Some(2));
+        };
+        assert_eq!(
+            line(Effect::Moved, moved),
+            "1500 0.012 s 0 realloc 24 0x1000 0x40 moved from 0x900, was 10 bytes, inherited block, age 2"
+        );
+        assert_eq!(
+            line(Effect::Unknown, |r| (r.call, r.size) = (Call::Free, 0)),
+            "1500 0.012 s 0 free ? 0x1000 0x40 freed a block that was not made here"
+        );
+        assert_eq!(
+            line(Effect::Failed, |r| r.address = 0),
+            "1500 0.012 s 0 malloc 24 0x0 0x40 failed"
+        );
+    }
+}

@@ -22,12 +22,13 @@ pub fn write(
     write_verdicts(out, overview)?;
     write_settings(out, overview)?;
     write_uncovered(out, overview, style)?;
-    if !overview.members.is_empty() {
-        writeln!(out)?;
-        processes(&overview.members, style).write(out)?;
-        writeln!(out)?;
-        calls(&overview.members, style).write(out)?;
+    if overview.members.is_empty() {
+        return Ok(());
     }
+    writeln!(out)?;
+    processes(&overview.members, style).write(out)?;
+    writeln!(out)?;
+    calls(&overview.members, style).write(out)?;
     let file = text::command(&[file.to_owned()]);
     writeln!(out, "\nNext: heaptape live {file} --at peak · heaptape events {file} 0..20")
 }
@@ -181,4 +182,51 @@ fn calls(members: &[Member], style: Style) -> Table {
 
 fn or_dash(number: Option<u32>) -> String {
     number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::overview;
+
+    #[test]
+    fn a_summary_reads_as_sentences() {
+        let mut out = Vec::new();
+        let style = Style { width: 120, color: false };
+        write(&mut out, "a b.tape", &overview(), style).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "\
+a b.tape is a recording of: sh -c \"prog 'two words'\"
+It was made on node7 at 2023-11-14T22:13:20Z and is incomplete: the recording ended at its largest size (--max-size).
+It holds 1,234,567 events of 1 process over 2.000 s, in 1.0 MiB (0.85 bytes an event).
+Lost events: 0. Order faults: 0. Unknown frees: 1.
+Checked 1,234,567 events of process 78: no two live blocks overlap.
+Settings:
+  MALLOC_ARENA_MAX=1
+1 process was not recorded:
+
+pid  command       why
+ 80  /sbin/static  statically linked
+
+#  pid  parent     events  threads       peak    at      end  blocks  exit          command
+1   78      77  1,234,567        3  933.2 MiB  1000  2.0 KiB       7  signal 9      prog 'two words'
+
+#  free(NULL)
+1           4
+
+Next: heaptape live 'a b.tape' --at peak · heaptape events 'a b.tape' 0..20
+";
+        assert_eq!(text, expected, "{text}");
+    }
+
+    #[test]
+    fn a_tape_without_processes_has_no_tables() {
+        let mut empty = overview();
+        empty.summary.processes.clear();
+        empty.members.clear();
+        let mut out = Vec::new();
+        write(&mut out, "x", &empty, Style { width: 80, color: false }).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("of 0 processes, in") && !text.contains("peak"), "{text}");
+    }
 }

@@ -562,3 +562,87 @@ pub fn live_bins(out: &mut impl Write, head: LiveHead<'_>, parts: &[Part<Bin>]) 
     let list = parts.iter().map(|p| LiveBinPart { unit: p.key.unit(), sum: SumPart::of(&p.sum) });
     live(out, head, Some("bin"), list)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{overview, process};
+    use serde_json::{Value, json};
+
+    fn parse(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_tape_has_every_promised_field() {
+        let mut out = Vec::new();
+        tape(&mut out, &overview()).unwrap();
+        let value = parse(&out);
+        assert_eq!(value["schema"], "heaptape.tape/1");
+        assert_eq!((&value["complete"], &value["ended"]), (&json!(false), &json!("max-size")));
+        assert_eq!(value["settings"], json!({"MALLOC_ARENA_MAX": "1"}));
+        assert_eq!(
+            value["uncovered"],
+            json!([{"pid": 80, "command": ["/sbin/static"], "why": "statically linked"}])
+        );
+        let one = &value["processes"][0];
+        assert_eq!(
+            (&one["pid"], &one["parent"], &one["rank"]),
+            (&json!(78), &json!(77), &json!(null))
+        );
+        assert_eq!(one["exit"], json!({"code": null, "signal": 9}));
+        assert_eq!(one["peak"], json!({"requested": 978_531_123, "at": 1000}));
+        assert_eq!(one["end"], json!({"requested": 2048, "blocks": 7}));
+        assert_eq!((&one["calls"]["free_null"], &one["calls"]["new"]), (&json!(4), &json!(0)));
+        assert_eq!(one["calls"].as_object().map(|c| c.len()), Some(13));
+        for field in ["events", "lost", "order_faults", "unknown_frees", "bytes", "bytes_per_event"]
+        {
+            assert!(value[field].is_number(), "{field}");
+        }
+    }
+
+    #[test]
+    fn events_are_one_document_with_a_line_each() {
+        let row = Row {
+            index: 3,
+            time: 1,
+            thread: 0,
+            call: heaptape_analyze::Call::Free,
+            address: 4096,
+            size: 0,
+            slack: 0,
+            align: 0,
+            old_address: None,
+            old_size: Some(24),
+            birth: Some(1),
+            age: Some(2),
+            effect: Effect::Freed,
+            caller: 0,
+            place: None,
+        };
+        for rows in 0..3 {
+            let mut out = Vec::new();
+            let mut events = Events::new(&mut out, true, &process()).unwrap();
+            for _ in 0..rows {
+                events.row(&row).unwrap();
+            }
+            events.finish().unwrap();
+            let value = parse(&out);
+            assert_eq!(value["schema"], "heaptape.events/1");
+            assert_eq!(value["events"].as_array().map(Vec::len), Some(rows));
+            assert_eq!(out.iter().filter(|&&b| b == b'\n').count(), rows + 2);
+        }
+    }
+
+    #[test]
+    fn an_unbalanced_histogram_knows_no_peak() {
+        let mut counted = Histogram::new();
+        counted.allocate(17);
+        let mut out = Vec::new();
+        histogram(&mut out, true, &process(), &counted, false).unwrap();
+        assert_eq!(
+            parse(&out)["bins"],
+            json!([{"unit": 18, "peak": null, "total": 17, "freed": 0, "current": null, "count": 1}])
+        );
+    }
+}

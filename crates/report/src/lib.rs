@@ -13,6 +13,8 @@ pub mod events;
 pub mod info;
 pub mod json;
 pub mod live;
+#[cfg(test)]
+mod sample;
 pub mod size;
 pub mod table;
 pub mod text;

@@ -1,56 +1,41 @@
-//! Builds the capture library with a cargo of its own and leaves it where the program embeds it from.
+//! Builds the capture library and hands it to the compiler as bytes, so that one file is the whole
+//! program.
 //!
-//! The library is no dependency: it defines `malloc`, and a program that linked it would get that
-//! `malloc` itself. It has a workspace, a lock file and a target directory of its own.
+//! A nested cargo builds it, in a target directory of its own: in this workspace, feature unification
+//! would switch std on under it.
 
 use std::env;
-use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+fn main() {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let root = manifest.join("../..");
     let capture = root.join("capture");
-    for path in ["src", "Cargo.toml", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", capture.join(path).display());
+    for path in ["capture/src", "capture/Cargo.toml", "capture/Cargo.lock", "crates/wire"] {
+        println!("cargo:rerun-if-changed={}", root.join(path).display());
     }
-    println!("cargo::rerun-if-changed={}", root.join("crates/wire").display());
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let library = build(&capture, &out.join("capture"));
+    std::fs::copy(&library, out.join("libheaptape.so")).expect("the library was just built");
+}
 
-    let system = (env::var("CARGO_CFG_TARGET_OS")?, env::var("CARGO_CFG_TARGET_ARCH")?);
-    if (system.0.as_str(), system.1.as_str()) != ("linux", "x86_64") {
-        return Err(
-            format!("heaptape runs on x86-64 Linux, not on {} {}", system.1, system.0).into()
-        );
-    }
-    let target = out.join("capture");
-    let status = cargo()?
+fn build(capture: &Path, target: &Path) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
         .args(["build", "--release", "--locked", "--manifest-path"])
         .arg(capture.join("Cargo.toml"))
         .arg("--target-dir")
-        .arg(&target)
-        .status()?;
-    if !status.success() {
-        return Err("the capture library did not build; its errors stand above".into());
-    }
-    let built = target.join("release/libheaptape_capture.so");
-    fs::copy(&built, out.join("libheaptape_capture.so"))?;
-    Ok(())
-}
-
-/// A cargo without what the outer one was told: wrappers such as clippy's, flags for coverage or
-/// sanitizers, other targets.
-fn cargo() -> Result<Command, Box<dyn Error>> {
-    let mut cargo = Command::new(env::var_os("CARGO").ok_or("CARGO is not set")?);
-    for name in [
-        "CARGO_BUILD_TARGET",
-        "CARGO_ENCODED_RUSTFLAGS",
-        "CARGO_TARGET_DIR",
-        "RUSTC_WORKSPACE_WRAPPER",
-        "RUSTFLAGS",
-    ] {
-        cargo.env_remove(name);
-    }
-    Ok(cargo)
+        .arg(target)
+        // What is meant for this build (sanitizers, coverage, a linter in the compiler's place) must
+        // not reach the library.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WRAPPER")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET");
+    let status = command.status().expect("cargo runs, since it runs this");
+    assert!(status.success(), "the capture library did not build");
+    target.join("release/libheaptape_capture.so")
 }

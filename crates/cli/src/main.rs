@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod capture;
 mod commands;
+mod library;
 mod terminal;
 
 use std::io::ErrorKind;
@@ -14,28 +14,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::Cli;
 use terminal::Terminal;
-
-/// The exit status when heaptape itself failed and no command was to be run.
-const FAILED: u8 = 1;
-/// The same when there was one, whose own statuses are to be told apart from this.
-const FAILED_TO_RUN: u8 = 125;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let terminal = Terminal::new(cli.color, cli.quiet);
-    let failed = match cli.command {
-        Command::Record(_) => FAILED_TO_RUN,
-        _ => FAILED,
-    };
     match commands::run(cli.command, &terminal) {
         Ok(status) => status,
         // The reader, such as `head`, has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal.error(&format!("{error:#}"));
-            ExitCode::from(failed)
+            ExitCode::FAILURE
         }
     }
 }

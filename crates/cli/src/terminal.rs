@@ -30,6 +30,11 @@ impl Terminal {
         Terminal { style: Style { width, color }, quiet }
     }
 
+    /// Whether only errors are wanted on stderr.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// The width and colour of tables.
     pub(crate) fn style(&self) -> Style {
         self.style

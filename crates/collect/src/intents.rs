@@ -19,6 +19,7 @@ struct Open {
     before: u64,
     spawned: bool,
     since: Instant,
+    is_gone: bool,
     reported: bool,
 }
 
@@ -27,13 +28,6 @@ pub(crate) struct Intents {
     open: Vec<Option<Open>>,
     /// The command itself, until it has registered.
     expected: Option<Open>,
-}
-
-/// What became of an announcement.
-enum Fate {
-    Waiting,
-    Registered,
-    Uncovered { is_gone: bool },
 }
 
 impl Intents {
@@ -51,9 +45,34 @@ impl Intents {
         self.open.iter().flatten().chain(&self.expected).any(|open| !open.reported)
     }
 
-    /// Looks at every announcement. `registrations` tells how often a pid has registered so far and
-    /// whether a process with it is being recorded.
-    pub(crate) fn look(
+    /// First in a round, before the arrivals are looked up: which of the announced processes are gone.
+    /// What they registered is then among the arrivals.
+    pub(crate) fn notice_gone(&mut self) {
+        for open in self.open.iter_mut().flatten().chain(&mut self.expected) {
+            open.is_gone = heaptape_proc::read::stat(open.pid).map_or(true, |s| s.state == 'Z');
+        }
+    }
+
+    /// Second, after the arrivals were looked up and before they are admitted: new announcements.
+    /// Whoever is among the arrivals announced before, and does not count as registered yet.
+    pub(crate) fn observe(&mut self, arena: Arena, registrations: impl Fn(u32) -> u64) {
+        for (index, place) in self.open.iter_mut().enumerate() {
+            let intent = arena.intent(index);
+            match (intent.pid(), &place) {
+                // Taken back by the program: the exec failed.
+                (None, _) => *place = None,
+                (Some(pid), Some(open)) if open.pid == pid => {}
+                (Some(pid), _) => {
+                    let file = text(intent.file());
+                    *place = Some(Open::new(pid, file, registrations(pid), intent.is_spawned()));
+                }
+            }
+        }
+    }
+
+    /// Third, after the arrivals were admitted: which announcements are settled, and which processes
+    /// are not covered.
+    pub(crate) fn judge(
         &mut self,
         arena: Arena,
         registrations: impl Fn(u32) -> u64,
@@ -65,22 +84,11 @@ impl Intents {
             self.expected = None;
         }
         for (index, place) in self.open.iter_mut().enumerate() {
-            let intent = arena.intent(index);
-            let Some(pid) = intent.pid() else {
-                // Taken back by the program: the exec failed.
+            if let Some(open) = place
+                && open.is_settled(registrations(open.pid), &mut uncovered)
+            {
                 *place = None;
-                continue;
-            };
-            let open = match place {
-                Some(open) if open.pid == pid => open,
-                _ => {
-                    let file = text(intent.file());
-                    place.insert(Open::new(pid, file, registrations(pid), intent.is_spawned()))
-                }
-            };
-            if open.is_settled(registrations(pid), &mut uncovered) {
-                *place = None;
-                intent.clear();
+                arena.intent(index).clear();
             }
         }
     }
@@ -88,34 +96,20 @@ impl Intents {
 
 impl Open {
     fn new(pid: u32, file: String, before: u64, spawned: bool) -> Open {
-        Open { pid, file, before, spawned, since: Instant::now(), reported: false }
+        Open { pid, file, before, spawned, since: Instant::now(), is_gone: false, reported: false }
     }
 
     /// Whether nothing more is to be expected; reports a process that can't be covered, once.
     fn is_settled(&mut self, registrations: u64, uncovered: &mut impl FnMut(Uncovered)) -> bool {
-        match self.fate(registrations) {
-            Fate::Waiting => false,
-            Fate::Registered => true,
-            Fate::Uncovered { is_gone } => {
-                if !std::mem::replace(&mut self.reported, true) {
-                    uncovered(self.describe());
-                }
-                is_gone
-            }
-        }
-    }
-
-    fn fate(&self, registrations: u64) -> Fate {
         // A spawned process may have registered before its parent could announce it.
-        let registered = registrations > self.before || (self.spawned && registrations > 0);
-        if registered {
-            return Fate::Registered;
+        if registrations > self.before || (self.spawned && registrations > 0) {
+            return true;
         }
-        let is_gone = heaptape_proc::read::stat(self.pid).map_or(true, |stat| stat.state == 'Z');
-        if is_gone || self.since.elapsed() > GRACE {
-            return Fate::Uncovered { is_gone };
+        let is_late = self.is_gone || self.since.elapsed() > GRACE;
+        if is_late && !std::mem::replace(&mut self.reported, true) {
+            uncovered(self.describe());
         }
-        Fate::Waiting
+        self.is_gone
     }
 
     fn describe(&self) -> Uncovered {

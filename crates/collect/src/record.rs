@@ -290,12 +290,15 @@ impl Recorder {
     fn round(&mut self, root: Option<(u32, Exit)>) -> Result<bool, heaptape_tape::Error> {
         self.round += 1;
         // Seen before draining: all that an arrival's parent wrote before is then merged first.
+        self.intents.notice_gone();
         let arrivals = self.arrivals();
+        let registrations = &self.registrations;
+        self.intents.observe(self.arena.arena(), |pid| count(registrations, pid));
         let mut busy = self.drain()?;
         busy |= self.admit(&arrivals)?;
         busy |= self.reap(root)?;
         self.supply();
-        self.watch_intents()?;
+        self.judge_intents()?;
         let now = Instant::now();
         if now >= self.next_sample {
             self.sample()?;
@@ -368,7 +371,7 @@ impl Recorder {
 
     /// Slots whose process has registered and is not known yet.
     fn arrivals(&self) -> Vec<(u16, u32, Registration)> {
-        (0..self.arena.slots())
+        let mut arrivals: Vec<_> = (0..self.arena.slots())
             .filter_map(|index| {
                 let slot = self.arena.arena().slot(index);
                 let SlotState::Live(_) = slot.state() else { return None };
@@ -376,7 +379,9 @@ impl Recorder {
                 let known = self.by_slot.contains_key(&(index as u16, generation));
                 if known { None } else { Some((index as u16, generation, slot.registration()?)) }
             })
-            .collect()
+            .collect();
+        arrivals.sort_by_key(|(_, _, registration)| registration.order);
+        arrivals
     }
 
     fn admit(
@@ -384,11 +389,20 @@ impl Recorder {
         arrivals: &[(u16, u32, Registration)],
     ) -> Result<bool, heaptape_tape::Error> {
         let mut any = false;
+        let mut later: Vec<u32> = Vec::new();
         for &(slot, generation, registration) in arrivals {
-            any |= match registration.origin {
+            if later.contains(&registration.pid) {
+                // The same process as another program: first comes first.
+                continue;
+            }
+            let admitted = match registration.origin {
                 wire::Origin::Exec => self.admit_program(slot, generation, &registration)?,
                 wire::Origin::Fork => self.admit_fork(slot, generation, &registration)?,
             };
+            any |= admitted;
+            if !admitted {
+                later.push(registration.pid);
+            }
         }
         Ok(any)
     }
@@ -610,12 +624,12 @@ impl Recorder {
         }
     }
 
-    fn watch_intents(&mut self) -> Result<(), heaptape_tape::Error> {
+    fn judge_intents(&mut self) -> Result<(), heaptape_tape::Error> {
         let mut found: Vec<Uncovered> = Vec::new();
         let registrations = &self.registrations;
-        self.intents.look(
+        self.intents.judge(
             self.arena.arena(),
-            |pid| registrations.get(&pid).copied().unwrap_or(0),
+            |pid| count(registrations, pid),
             |uncovered| found.push(uncovered),
         );
         for uncovered in found {
@@ -728,6 +742,11 @@ impl Recorder {
             uncovered: self.uncovered,
         }
     }
+}
+
+/// How often a pid has registered.
+fn count(registrations: &HashMap<u32, u64>, pid: u32) -> u64 {
+    registrations.get(&pid).copied().unwrap_or(0)
 }
 
 /// Whether a process has ended: its descriptor is readable, or there never was one.

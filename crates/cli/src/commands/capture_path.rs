@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::capture;
+use crate::library;
 use crate::terminal::Terminal;
 
 /// Prints the path, after the library is written if need be.
 pub(crate) fn run(terminal: &Terminal) -> Result<ExitCode> {
-    let path = capture::path()?;
+    let path = library::path()?;
     let mut out = terminal.out();
     out.write_all(path.as_os_str().as_bytes())?;
     writeln!(out)?;

@@ -20,7 +20,7 @@ use crate::terminal::Terminal;
 /// Runs a command and returns the exit status.
 pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
     match command {
-        Command::Record(args) => record::run(args, terminal),
+        Command::Record(args) => Ok(record::run(args, terminal.is_quiet())),
         Command::Info(args) => info::run(&args, terminal),
         Command::Events(args) => events::run(args, terminal),
         Command::Live(args) => live::run(&args, terminal),

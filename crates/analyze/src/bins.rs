@@ -4,6 +4,10 @@
 //! belongs to it; 0 to 16 bytes is one bin. [`Histogram`] counts what goes in and out of each. Its
 //! figures come from the allocations and releases that it is told of; it looks at nothing else.
 
+use heaptape_tape::Resolved;
+
+use crate::filter::Filter;
+
 /// The number of bins.
 const BINS: usize = 1 + (64 - FIRST_POWER as usize) * STEPS as usize;
 const FIRST_POWER: u32 = 4;
@@ -163,6 +167,22 @@ impl Histogram {
         self.each(size, |t| t.release(size));
     }
 
+    /// Takes in what a call made and ended, as far as the filter wants it: of a realloc it may be
+    /// one size and not the other.
+    pub fn call(&mut self, resolved: &Resolved, filter: &Filter) {
+        if !filter.admits_call(resolved) {
+            return;
+        }
+        if let Some(block) = resolved.block.filter(|b| filter.admits_size(b.size)) {
+            self.release(block.size);
+        }
+        let event = &resolved.event;
+        let made = !event.call.is_release() && event.address != 0;
+        if made && filter.admits_size(event.size) {
+            self.allocate(event.size);
+        }
+    }
+
     fn each(&mut self, size: u64, act: impl Fn(&mut Traffic)) {
         let bin = Bin::of_bytes(size);
         if let Some(traffic) = self.bins.get_mut(usize::from(bin.0)) {
@@ -195,6 +215,8 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::tests::resolved;
+    use heaptape_tape::Call;
 
     #[test]
     fn edges_are_closed_above() {
@@ -261,6 +283,23 @@ mod tests {
         assert_eq!(h.bins().count(), 3);
         let groups: Vec<u64> = h.groups().map(|(_, t)| t.peak).collect();
         assert_eq!(groups, [100, 2000, 0, 0]);
+    }
+
+    #[test]
+    fn a_realloc_frees_its_old_size() {
+        let moved = resolved(Call::Realloc, 100, 0x200, 0x100, 24);
+        let failed = resolved(Call::Realloc, 100, 0, 0x100, 0);
+        let mut h = Histogram::new();
+        h.begin(24);
+        h.call(&moved, &Filter::default());
+        h.call(&failed, &Filter::default());
+        let all = *h.all();
+        assert_eq!((all.total, all.freed, all.current, all.count), (100, 24, 100, 1));
+        let small = Filter { sizes: Some(0..=50), ..Filter::default() };
+        let mut h = Histogram::new();
+        h.begin(24);
+        h.call(&moved, &small);
+        assert_eq!((h.all().total, h.all().freed), (0, 24));
     }
 
     #[test]

@@ -1,28 +1,13 @@
 //! What a reader of a tape may choose: a process, a range of indexes, a moment; as people write them.
 //!
-//! Only text becomes values here. [`crate::overview`] says which processes a choice means.
+//! Only text becomes values here; [`crate::processes`] and [`crate::moment`] say what they mean on a
+//! tape.
 
+use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// The text is none of what can be chosen.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// It names no process.
-    #[error(
-        "'{0}' names no process: give a process id, rank:R, #N for the Nth to start, or all."
-    )]
-    Process(String),
-    /// It is no range.
-    #[error("'{0}' is no range of indexes: give A..B (B excluded), A.., ..B, or one index.")]
-    Span(String),
-    /// It begins after its end.
-    #[error("The range '{0}' ends before it begins.")]
-    Backwards(String),
-    /// It is no moment.
-    #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
-    Moment(String),
-}
+use crate::Error;
 
 /// Which processes of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +22,21 @@ pub enum ProcessChoice {
     Number(u32),
 }
 
-impl FromStr for ProcessChoice {
-    type Err = ChoiceError;
+impl fmt::Display for ProcessChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessChoice::All => f.write_str("at all"),
+            ProcessChoice::Pid(pid) => write!(f, "{pid}"),
+            ProcessChoice::Rank(rank) => write!(f, "rank:{rank}"),
+            ProcessChoice::Number(number) => write!(f, "#{number}"),
+        }
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+impl FromStr for ProcessChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = if text == "all" {
             Some(ProcessChoice::All)
         } else if let Some(rank) = text.strip_prefix("rank:") {
@@ -50,7 +46,7 @@ impl FromStr for ProcessChoice {
         } else {
             text.parse().ok().map(ProcessChoice::Pid)
         };
-        parsed.ok_or_else(|| ChoiceError::Process(text.to_owned()))
+        parsed.ok_or_else(|| Error::ProcessText(text.to_owned()))
     }
 }
 
@@ -79,10 +75,10 @@ impl Span {
 }
 
 impl FromStr for Span {
-    type Err = ChoiceError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, ChoiceError> {
-        let nonsense = || ChoiceError::Span(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let nonsense = || Error::SpanText(text.to_owned());
         let number = |s: &str| s.trim().parse::<u64>().map_err(|_| nonsense());
         let Some((start, end)) = text.split_once("..") else {
             let start = number(text)?;
@@ -91,7 +87,7 @@ impl FromStr for Span {
         let start = if start.trim().is_empty() { 0 } else { number(start)? };
         let end = if end.trim().is_empty() { None } else { Some(number(end)?) };
         match end {
-            Some(end) if end < start => Err(ChoiceError::Backwards(text.to_owned())),
+            Some(end) if end < start => Err(Error::Backwards(text.to_owned())),
             _ => Ok(Span { start, end }),
         }
     }
@@ -111,9 +107,9 @@ pub enum Moment {
 }
 
 impl FromStr for Moment {
-    type Err = ChoiceError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let moment = match text {
             "peak" => Some(Moment::Peak),
             "end" => Some(Moment::End),
@@ -125,7 +121,7 @@ impl FromStr for Moment {
                 },
             },
         };
-        moment.ok_or_else(|| ChoiceError::Moment(text.to_owned()))
+        moment.ok_or_else(|| Error::MomentText(text.to_owned()))
     }
 }
 
@@ -143,10 +139,10 @@ mod tests {
 
     #[test]
     fn processes() {
-        assert_eq!("all".parse(), Ok(ProcessChoice::All));
-        assert_eq!("4711".parse(), Ok(ProcessChoice::Pid(4711)));
-        assert_eq!("rank:0".parse(), Ok(ProcessChoice::Rank(0)));
-        assert_eq!("#2".parse(), Ok(ProcessChoice::Number(2)));
+        assert_eq!("all".parse().ok(), Some(ProcessChoice::All));
+        assert_eq!("4711".parse().ok(), Some(ProcessChoice::Pid(4711)));
+        assert_eq!("rank:0".parse().ok(), Some(ProcessChoice::Rank(0)));
+        assert_eq!("#2".parse().ok(), Some(ProcessChoice::Number(2)));
         for text in ["", "rank:", "rank:-1", "#", "ls", "-1", "99999999999"] {
             assert!(text.parse::<ProcessChoice>().is_err(), "{text:?}");
         }
@@ -154,17 +150,17 @@ mod tests {
 
     #[test]
     fn spans() {
-        let within = |text: &str, events| text.parse::<Span>().map(|s| s.within(events));
-        assert_eq!(within("3..7", 100), Ok(3..7));
-        assert_eq!(within("3..7", 5), Ok(3..5));
-        assert_eq!(within("3..", 5), Ok(3..5));
-        assert_eq!(within("..3", 5), Ok(0..3));
-        assert_eq!(within("4", 5), Ok(4..5));
-        assert_eq!(within("9", 5), Ok(5..5));
-        assert_eq!(within("..", 5), Ok(0..5));
-        assert_eq!(within("3..3", 5), Ok(3..3));
+        let within = |text: &str, events| text.parse::<Span>().ok().map(|s| s.within(events));
+        assert_eq!(within("3..7", 100), Some(3..7));
+        assert_eq!(within("3..7", 5), Some(3..5));
+        assert_eq!(within("3..", 5), Some(3..5));
+        assert_eq!(within("..3", 5), Some(0..3));
+        assert_eq!(within("4", 5), Some(4..5));
+        assert_eq!(within("9", 5), Some(5..5));
+        assert_eq!(within("..", 5), Some(0..5));
+        assert_eq!(within("3..3", 5), Some(3..3));
         assert_eq!(Span::ALL.within(7), 0..7);
-        assert_eq!("7..3".parse::<Span>(), Err(ChoiceError::Backwards("7..3".into())));
+        assert!(matches!("7..3".parse::<Span>(), Err(Error::Backwards(_))));
         for text in ["", "a", "1...2", "1..b", "-1", "18446744073709551615", "1..2..3"] {
             assert!(text.parse::<Span>().is_err(), "{text:?}");
         }
@@ -179,12 +175,12 @@ mod tests {
 
     #[test]
     fn moments() {
-        assert_eq!("7".parse(), Ok(Moment::Index(7)));
-        assert_eq!("peak".parse(), Ok(Moment::Peak));
-        assert_eq!("end".parse(), Ok(Moment::End));
-        assert_eq!("12.5s".parse(), Ok(Moment::Millis(12_500)));
-        assert_eq!("0.0004s".parse(), Ok(Moment::Millis(0)));
-        assert_eq!("80ms".parse(), Ok(Moment::Millis(80)));
+        assert_eq!("7".parse().ok(), Some(Moment::Index(7)));
+        assert_eq!("peak".parse().ok(), Some(Moment::Peak));
+        assert_eq!("end".parse().ok(), Some(Moment::End));
+        assert_eq!("12.5s".parse().ok(), Some(Moment::Millis(12_500)));
+        assert_eq!("0.0004s".parse().ok(), Some(Moment::Millis(0)));
+        assert_eq!("80ms".parse().ok(), Some(Moment::Millis(80)));
         for text in ["", "s", "now", "-1s", "nans", "infs", "1e300s", "1m", "-3"] {
             assert!(text.parse::<Moment>().is_err(), "{text:?}");
         }

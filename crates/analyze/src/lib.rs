@@ -1,1 +1,28 @@
-//! (see ARCHITECTURE.md)
+//! From the events of a tape to figures.
+//!
+//! [`choice`] is what a reader asks for; [`processes`] and [`moment`] find it on a tape.
+//! [`overview`] is the tape as a whole, [`calls`] one call with what it did, [`filter`] which calls
+//! are wanted, [`live`] the blocks alive at a moment, [`bins`] the size classes. [`modules`] and
+//! [`callers`] turn return addresses into places in files.
+//!
+//! Everything here is a function of its arguments: tapes come from their reader, figures go to the
+//! report. Nothing opens a file, looks at a clock or prints.
+#![forbid(unsafe_code)]
+
+pub mod bins;
+pub mod callers;
+pub mod calls;
+pub mod choice;
+mod error;
+pub mod filter;
+pub mod live;
+pub mod modules;
+pub mod moment;
+pub mod overview;
+pub mod processes;
+
+pub use error::Error;
+pub use heaptape_tape::{
+    Call, CallCounts, Ended, Header, LiveBlock, Note, NoteKind, ProcessNumber, ProcessSummary,
+    Release, Resolved, Sample, Summary, Uncovered, Verdict,
+};

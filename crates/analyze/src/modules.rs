@@ -1,8 +1,10 @@
 //! Which module an address belonged to, at an event's position.
 //!
-//! Built from the notes of one process, in their order: every `module` note names one mapped file, a
+//! Built from all notes of one process, in their order: every `module` note names one mapped file, a
 //! `modules_end` note says that the list is whole. A module that is in no later list is unloaded;
-//! blocks that were made before keep its name.
+//! blocks that were made before keep its name. A module that a list shows first was loaded at some
+//! time since the list before it, as nothing tells when `dlopen` returns; so it is taken to be there
+//! from then on.
 
 use std::sync::Arc;
 
@@ -56,12 +58,16 @@ pub struct Place {
 /// The modules of one process over its life.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
+    /// What a module without a path is called: the loader gives none for the executable.
+    executable: String,
     /// Sorted by `start`; no two overlap.
     loaded: Vec<Loaded>,
     /// In order of unloading.
     unloaded: Vec<Unloaded>,
     /// The starts of the modules that the list which is just coming holds.
     listed: Vec<u64>,
+    /// The index at which the last list ended.
+    since: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -78,18 +84,27 @@ struct Unloaded {
 }
 
 impl Modules {
+    /// Those of a process whose executable is called so, before its first note.
+    pub fn new(executable: &str) -> Modules {
+        Modules { executable: executable.to_owned(), ..Modules::default() }
+    }
+
     /// Takes in a note that stands before event number `index`. Other kinds of notes and malformed
     /// ones change nothing. Notes come in their order.
     pub fn note(&mut self, index: u64, note: &Note) {
         match note.kind {
             NoteKind::Module => {
-                if let Some(module) = Module::of_note(note) {
+                if let Some(mut module) = Module::of_note(note) {
+                    if module.path.is_empty() {
+                        module.path.clone_from(&self.executable);
+                    }
                     self.load(index, module);
                 }
             }
             NoteKind::ModulesEnd => {
                 let listed = std::mem::take(&mut self.listed);
                 self.unload_where(index, |m| !listed.contains(&m.start));
+                self.since = index;
             }
             _ => {}
         }
@@ -103,7 +118,7 @@ impl Modules {
         // What lay there before is gone, listed or not.
         self.unload_where(index, |m| m.start < module.end && module.start < m.end);
         let at = self.loaded.partition_point(|l| l.module.start < module.start);
-        self.loaded.insert(at, Loaded { module: Arc::new(module), from: index });
+        self.loaded.insert(at, Loaded { module: Arc::new(module), from: self.since });
     }
 
     fn unload_where(&mut self, index: u64, gone: impl Fn(&Module) -> bool) {
@@ -118,8 +133,7 @@ impl Modules {
         });
     }
 
-    /// The module that `address` belonged to at event number `index`, which is not after the last
-    /// note taken in.
+    /// The module that `address` belonged to at event number `index`, once all notes are taken in.
     pub fn find(&self, address: u64, index: u64) -> Option<Place> {
         let module = self.loaded_at(address, index).or_else(|| self.unloaded_at(address, index))?;
         Some(Place { offset: address.wrapping_sub(module.bias), module: Arc::clone(module) })
@@ -136,9 +150,17 @@ impl Modules {
         self.unloaded.iter().rev().find(lived).map(|u| &u.module)
     }
 
-    /// The modules that are loaded after the last note taken in, by address.
-    pub fn loaded(&self) -> impl Iterator<Item = &Module> {
-        self.loaded.iter().map(|l| &*l.module)
+    /// What a child begins with that is forked before event number `index`, once all notes are
+    /// taken in. `executable` is the child's.
+    pub fn inherited(&self, index: u64, executable: &str) -> Modules {
+        let still = self.loaded.iter().filter(|l| l.from <= index).map(|l| &l.module);
+        let gone = self.unloaded.iter().filter(|u| u.from <= index && index < u.until);
+        let mut modules: Vec<_> = still.chain(gone.map(|u| &u.module)).map(Arc::clone).collect();
+        modules.sort_by_key(|m| m.start);
+        // Where a list was missed, two may claim one place.
+        modules.dedup_by(|next, kept| next.start < kept.end);
+        let loaded = modules.into_iter().map(|module| Loaded { module, from: 0 }).collect();
+        Modules { loaded, ..Modules::new(executable) }
     }
 }
 
@@ -190,20 +212,47 @@ mod tests {
         m.note(20, &module(0, 0x1000, 0x2000, "exe"));
         m.note(20, &end());
         assert_eq!(path_at(&m, 0x5900, 9).as_deref(), Some("one"));
-        assert_eq!(path_at(&m, 0x5900, 10), None);
-        assert_eq!(path_at(&m, 0x5900, 20).as_deref(), Some("two"));
+        // It was loaded some time after the list at 10.
+        assert_eq!(path_at(&m, 0x6900, 9), None);
+        assert_eq!(path_at(&m, 0x6900, 10).as_deref(), Some("two"));
         assert_eq!(path_at(&m, 0x1000, 15).as_deref(), Some("exe"));
-        assert_eq!(m.loaded().count(), 2);
     }
 
     #[test]
     fn an_overlap_ends_what_was_there() {
         let mut m = Modules::default();
         m.note(0, &module(0, 0x1000, 0x3000, "old"));
-        m.note(7, &module(0, 0x2000, 0x4000, "new"));
-        assert_eq!(path_at(&m, 0x1000, 7), None);
+        m.note(0, &end());
+        m.note(7, &end());
+        m.note(9, &module(0, 0x2000, 0x4000, "new"));
         assert_eq!(path_at(&m, 0x2000, 6).as_deref(), Some("old"));
         assert_eq!(path_at(&m, 0x2000, 7).as_deref(), Some("new"));
+    }
+
+    #[test]
+    fn the_executable_has_no_path_of_its_own() {
+        let mut m = Modules::new("prog");
+        m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
+        assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("prog"));
+    }
+
+    #[test]
+    fn a_child_begins_with_what_is_loaded() {
+        let mut m = Modules::default();
+        for note in [module(0, 0x1000, 0x2000, "exe"), module(0, 0x5000, 0x6000, "one"), end()] {
+            m.note(3, &note);
+        }
+        m.note(9, &module(0, 0x1000, 0x2000, "exe"));
+        m.note(9, &end());
+        m.note(12, &module(0, 0x1000, 0x2000, "exe"));
+        m.note(12, &module(0, 0x7000, 0x8000, "late"));
+        m.note(12, &end());
+        let paths = |index: u64| {
+            let child = m.inherited(index, "child");
+            [0x1000, 0x5000, 0x7000].map(|a| path_at(&child, a, 0).is_some())
+        };
+        assert_eq!(paths(8), [true, true, false]);
+        assert_eq!(paths(10), [true, false, true]);
     }
 
     #[test]
@@ -211,9 +260,13 @@ mod tests {
         let mut m = Modules::default();
         let mut long = module(0, 1, 2, "x");
         long.text[20] = 21;
-        for bad in [note(NoteKind::Module, &[1, 2], &[0; 30]), note(NoteKind::Module, &[0, 1, 2], b""), long] {
+        for bad in [
+            note(NoteKind::Module, &[1, 2], &[0; 30]),
+            note(NoteKind::Module, &[0, 1, 2], b""),
+            long,
+        ] {
             m.note(0, &bad);
         }
-        assert_eq!(m.loaded().count(), 0);
+        assert_eq!((m.find(1, 0), m.find(0, 0)), (None, None));
     }
 }

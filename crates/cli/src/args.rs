@@ -2,12 +2,13 @@
 //! made as well. Nothing is read or run here.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use heaptape_analyze::Call;
 use heaptape_analyze::choice::{Moment, ProcessChoice, Span};
-use heaptape_report::size::{self, SizeSpan};
+use heaptape_report::size;
 
 /// A tape measure and a tape recorder for the memory of Linux programs.
 #[derive(Debug, Parser)]
@@ -16,12 +17,18 @@ use heaptape_report::size::{self, SizeSpan};
     ("heaptape info ls.tape", "say what is on the tape"),
 ]))]
 pub(crate) struct Cli {
-    /// When to print in colour
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true,
-          help = "When to print in colour: auto, always or never")]
+    /// When to print in colour: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 900,
+        hide_possible_values = true
+    )]
     pub(crate) color: Color,
     /// Say nothing but errors on stderr
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 901)]
     pub(crate) quiet: bool,
     /// What to do
     #[command(subcommand)]
@@ -124,8 +131,8 @@ pub(crate) struct Events {
     #[arg(long, value_name = "CALLS", value_delimiter = ',', value_parser = call)]
     pub(crate) call: Vec<Call>,
     /// Only sizes from A to B, B included; a size alone is that size. Of a free it is the block's
-    #[arg(long, value_name = "A..B")]
-    pub(crate) size: Option<SizeSpan>,
+    #[arg(long, value_name = "A..B", value_parser = size::parse_range)]
+    pub(crate) size: Option<RangeInclusive<u64>>,
     /// Only this thread, by its number in the listing
     #[arg(long, value_name = "T")]
     pub(crate) thread: Option<u32>,

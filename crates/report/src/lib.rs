@@ -1,1 +1,23 @@
-//! (see ARCHITECTURE.md)
+//! From figures to bytes.
+//!
+//! [`info`], [`events`] and [`live`] are for people, with [`table`] and [`text`] for their columns and
+//! words; [`json`] is for programs, [`csv`] for spreadsheets. [`size`] reads and prints sizes.
+//!
+//! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
+//! file or computes a figure.
+#![forbid(unsafe_code)]
+
+pub mod csv;
+mod error;
+pub mod events;
+pub mod info;
+pub mod json;
+pub mod live;
+#[cfg(test)]
+mod sample;
+pub mod size;
+pub mod table;
+pub mod text;
+
+pub use error::Error;
+pub use table::Style;

@@ -5,27 +5,12 @@
 //! Fractions are exact and what is left of a byte is cut off: `0.9GB` is 966,367,641 bytes.
 
 use std::fmt;
-use std::str::FromStr;
+use std::ops::RangeInclusive;
+
+use crate::Error;
 
 /// The largest size that can be given, in bytes: 2^63 − 1.
 pub const MAX_SIZE: u64 = i64::MAX as u64;
-
-/// Why a text is no size.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SizeError {
-    /// It has no number, or something that is no unit behind it.
-    #[error("'{0}' is not a size: give a number of bytes, or one with a unit, such as 512K or 1.5GB.")]
-    Nonsense(String),
-    /// It is below zero.
-    #[error("'{0}' is a negative size: it must be zero or more.")]
-    Negative(String),
-    /// It is beyond [`MAX_SIZE`].
-    #[error("'{0}' is too large a size: the largest is 9223372036854775807 bytes.")]
-    TooLarge(String),
-    /// A range of sizes whose end is below its beginning.
-    #[error("The range of sizes '{0}' ends before it begins.")]
-    Backwards(String),
-}
 
 /// Reads a size, in bytes.
 ///
@@ -34,8 +19,8 @@ pub enum SizeError {
 /// assert_eq!(size::parse("0.9GB"), Ok(966_367_641));
 /// assert_eq!(size::parse("1 KBytes"), Ok(1024));
 /// ```
-pub fn parse(text: &str) -> Result<u64, SizeError> {
-    let nonsense = || SizeError::Nonsense(text.to_owned());
+pub fn parse(text: &str) -> Result<u64, Error> {
+    let nonsense = || Error::Nonsense(text.to_owned());
     let trimmed = text.trim();
     let (negative, trimmed) = match trimmed.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -49,38 +34,26 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
     }
     let shift = shift_of(unit.trim()).ok_or_else(nonsense)?;
     if negative {
-        return Err(SizeError::Negative(text.to_owned()));
+        return Err(Error::Negative(text.to_owned()));
     }
     whole_bytes(whole, shift)
         .and_then(|bytes| bytes.checked_add(fraction_bytes(fraction, shift)))
         .filter(|&bytes| bytes <= MAX_SIZE)
-        .ok_or_else(|| SizeError::TooLarge(text.to_owned()))
+        .ok_or_else(|| Error::TooLarge(text.to_owned()))
 }
 
-/// Sizes from A to B, B included; written `A..B`, `A..`, `..B`, or one size alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SizeSpan {
-    /// The smallest, in bytes.
-    pub least: u64,
-    /// The largest, in bytes.
-    pub most: u64,
-}
-
-impl FromStr for SizeSpan {
-    type Err = SizeError;
-
-    fn from_str(text: &str) -> Result<Self, SizeError> {
-        let Some((least, most)) = text.split_once("..") else {
-            let size = parse(text)?;
-            return Ok(SizeSpan { least: size, most: size });
-        };
-        let least = if least.trim().is_empty() { 0 } else { parse(least)? };
-        let most = if most.trim().is_empty() { u64::MAX } else { parse(most)? };
-        if most < least {
-            return Err(SizeError::Backwards(text.to_owned()));
-        }
-        Ok(SizeSpan { least, most })
+/// Reads sizes from A to B, B included; written `A..B`, `A..`, `..B`, or one size alone.
+pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, Error> {
+    let Some((least, most)) = text.split_once("..") else {
+        let size = parse(text)?;
+        return Ok(size..=size);
+    };
+    let least = if least.trim().is_empty() { 0 } else { parse(least)? };
+    let most = if most.trim().is_empty() { u64::MAX } else { parse(most)? };
+    if most < least {
+        return Err(Error::Backwards(text.to_owned()));
     }
+    Ok(least..=most)
 }
 
 /// The power of two that a unit stands for.
@@ -176,8 +149,26 @@ mod tests {
     #[test]
     fn every_spelling_of_a_unit() {
         for text in [
-            "1K", "1k", "1KB", "1kb", "1KiB", "1kib", "1KIB", "1 KBytes", "1 kbyte", "1  K", " 1K ",
-            "1.0K", "1.K", "1024", "1024B", "1024 bytes", "1024Byte", "01024", "1Ki", "1 KiBytes",
+            "1K",
+            "1k",
+            "1KB",
+            "1kb",
+            "1KiB",
+            "1kib",
+            "1KIB",
+            "1 KBytes",
+            "1 kbyte",
+            "1  K",
+            " 1K ",
+            "1.0K",
+            "1.K",
+            "1024",
+            "1024B",
+            "1024 bytes",
+            "1024Byte",
+            "01024",
+            "1Ki",
+            "1 KiBytes",
             "1\tK",
         ] {
             assert_eq!(parse(text), Ok(1024), "{text:?}");
@@ -209,7 +200,7 @@ mod tests {
     fn the_edge_of_what_can_be_given() {
         assert_eq!(parse("9223372036854775807"), Ok(MAX_SIZE));
         for text in ["9223372036854775808", "8E", "8.0 EB", "16E", "99999999999999999999"] {
-            assert_eq!(parse(text), Err(SizeError::TooLarge(text.into())), "{text:?}");
+            assert_eq!(parse(text), Err(Error::TooLarge(text.into())), "{text:?}");
         }
         assert_eq!(parse("8191P"), Ok(8191 << 50));
     }
@@ -217,7 +208,7 @@ mod tests {
     #[test]
     fn negative_sizes() {
         for text in ["-1", "-0.5G", " -1K", "-0"] {
-            assert_eq!(parse(text), Err(SizeError::Negative(text.into())));
+            assert_eq!(parse(text), Err(Error::Negative(text.into())));
         }
         assert_eq!(
             parse("-5M").unwrap_err().to_string(),
@@ -228,22 +219,22 @@ mod tests {
     #[test]
     fn nonsense() {
         for text in [
-            "", " ", ".", "K", "one", "1X", "1KK", "1K B", "1Kii", "1.2.3", "1,5K", "+1", "--1", "1i",
-            "1iB", "1KiBi", "0x10", "1e6", "½", "1 K b", "K1", "1µB", "-", "-x", "1Zi", "∞",
+            "", " ", ".", "K", "one", "1X", "1KK", "1K B", "1Kii", "1.2.3", "1,5K", "+1", "--1",
+            "1i", "1iB", "1KiBi", "0x10", "1e6", "½", "1 K b", "K1", "1µB", "-", "-x", "1Zi", "∞",
         ] {
-            assert_eq!(parse(text), Err(SizeError::Nonsense(text.into())), "{text:?}");
+            assert_eq!(parse(text), Err(Error::Nonsense(text.into())), "{text:?}");
         }
     }
 
     #[test]
     fn ranges() {
-        let span = |text: &str| text.parse::<SizeSpan>().map(|s| (s.least, s.most));
-        assert_eq!(span("1K..2K"), Ok((1024, 2048)));
-        assert_eq!(span("0.5K..1.5K"), Ok((512, 1536)));
-        assert_eq!(span("1M.."), Ok((1 << 20, u64::MAX)));
-        assert_eq!(span("..16"), Ok((0, 16)));
-        assert_eq!(span("24"), Ok((24, 24)));
-        assert_eq!(span("2K..1K"), Err(SizeError::Backwards("2K..1K".into())));
+        let span = parse_range;
+        assert_eq!(span("1K..2K"), Ok(1024..=2048));
+        assert_eq!(span("0.5K..1.5K"), Ok(512..=1536));
+        assert_eq!(span("1M.."), Ok(1 << 20..=u64::MAX));
+        assert_eq!(span("..16"), Ok(0..=16));
+        assert_eq!(span("24"), Ok(24..=24));
+        assert_eq!(span("2K..1K"), Err(Error::Backwards("2K..1K".into())));
         assert!(span("a..2").is_err() && span("").is_err());
     }
 

@@ -2,10 +2,15 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Row, presets};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets,
+};
 
 /// The width of what is no terminal, in columns.
 pub const DEFAULT_WIDTH: u16 = 80;
+
+/// Names are wrapped to no less than this, blanks at the end included.
+const NAME_WIDTH: u16 = 14;
 
 /// How tables look where they are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +40,7 @@ impl Table {
     /// An empty table with these columns.
     pub fn new(style: Style, columns: &[(&str, Align)]) -> Table {
         let mut inner = comfy_table::Table::new();
-        inner.load_preset(presets::NOTHING);
+        inner.load_style(presets::NOTHING);
         inner.set_content_arrangement(ContentArrangement::Dynamic);
         inner.set_width(style.width);
         if style.color {
@@ -49,6 +54,14 @@ impl Table {
             if style.color { cell.add_attribute(Attribute::Bold) } else { cell }
         });
         inner.set_header(Row::from(heads.collect::<Vec<_>>()));
+        for (column, align) in inner.column_iter_mut().zip(&aligns) {
+            column.set_padding((0, 2));
+            column.set_constraint(match align {
+                // A number broken over two lines would be misread.
+                Align::Right => ColumnConstraint::ContentWidth,
+                Align::Left => ColumnConstraint::LowerBoundary(Width::Fixed(NAME_WIDTH)),
+            });
+        }
         Table { inner, aligns }
     }
 
@@ -97,7 +110,7 @@ mod tests {
     #[test]
     fn numbers_stand_right() {
         let text = render(80, &[["a", "1"], ["bb", "1000000"]]);
-        assert_eq!(text, " name    bytes\n a           1\n bb    1000000\n");
+        assert_eq!(text, "name            bytes\na                   1\nbb            1000000\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use heaptape_collect::{Error, Exit, Launch, Outcome, Output, Recording, Watch, record};
-use heaptape_report::size;
+use heaptape_report::size::Size;
 
 use crate::args;
 use crate::library;
@@ -92,7 +92,7 @@ impl Teller {
             outcome.events,
             outcome.processes,
             if outcome.processes == 1 { "process" } else { "processes" },
-            size::show(outcome.bytes),
+            Size(outcome.bytes),
             outcome.lost,
             outcome.order_faults,
         );

@@ -1,0 +1,78 @@
+//! Return addresses as places in files, for every process of a tape.
+//!
+//! Each process's modules come from its own notes, read once. A forked child begins with those of
+//! its parent at the fork, until it lists its own.
+
+use std::collections::HashMap;
+
+use heaptape_tape::{Columns, Item, LiveBlock, ProcessNumber, ProcessSummary, Tape};
+
+use crate::Error;
+use crate::modules::{Modules, Place};
+
+/// The modules of those processes of a tape that were asked for so far.
+pub struct Callers<'a> {
+    tape: &'a Tape,
+    known: HashMap<ProcessNumber, Modules>,
+}
+
+impl<'a> Callers<'a> {
+    /// Those of the processes of this tape.
+    pub fn new(tape: &'a Tape) -> Callers<'a> {
+        Callers { tape, known: HashMap::new() }
+    }
+
+    /// The modules of a process over its life.
+    pub fn modules(&mut self, process: ProcessNumber) -> Result<&Modules, Error> {
+        for ancestor in self.unknown_line(process) {
+            let start = match ancestor.parent.zip(ancestor.forked_at) {
+                Some((parent, at)) => {
+                    self.known.get(&parent).map(|m| m.inherited(at, name(ancestor)))
+                }
+                None => None,
+            };
+            let mut modules = start.unwrap_or_else(|| Modules::new(name(ancestor)));
+            take_notes(self.tape, ancestor.number, &mut modules)?;
+            self.known.insert(ancestor.number, modules);
+        }
+        Ok(self.known.entry(process).or_default())
+    }
+
+    /// Where the call that made a live block was.
+    pub fn of_block(&mut self, block: &LiveBlock) -> Result<Option<Place>, Error> {
+        Ok(self.modules(block.process)?.find(block.caller, block.birth))
+    }
+
+    /// The process and those whose forks it descends from, as far as they are not known yet; the
+    /// eldest first.
+    fn unknown_line(&self, process: ProcessNumber) -> Vec<&'a ProcessSummary> {
+        let mut line: Vec<&ProcessSummary> = Vec::new();
+        let mut next = Some(process);
+        while let Some(number) = next.filter(|n| !self.known.contains_key(n)) {
+            let Some(found) = self.find(number) else { break };
+            line.push(found);
+            // A parent has started before its child; a tape that says otherwise is not followed.
+            next = found.parent.filter(|&p| found.forked_at.is_some() && p < number);
+        }
+        line.reverse();
+        line
+    }
+
+    fn find(&self, number: ProcessNumber) -> Option<&'a ProcessSummary> {
+        self.tape.summary().processes.get(usize::try_from(number.0).ok()?)
+    }
+}
+
+fn name(process: &ProcessSummary) -> &str {
+    process.command.first().map_or("", String::as_str)
+}
+
+fn take_notes(tape: &Tape, process: ProcessNumber, modules: &mut Modules) -> Result<(), Error> {
+    let columns = Columns { notes: true, ..Columns::REPLAY };
+    for item in tape.events_with(process, 0..u64::MAX, columns)? {
+        if let Item::Note { index, note } = item? {
+            modules.note(index, &note);
+        }
+    }
+    Ok(())
+}

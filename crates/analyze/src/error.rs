@@ -1,0 +1,31 @@
+//! Why a figure could not be had.
+
+use heaptape_tape::Error as TapeError;
+
+/// What went wrong, as a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The tape could not be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// A text names no process.
+    #[error("'{0}' names no process: give a process id, rank:R, #N for the Nth to start, or all.")]
+    ProcessText(String),
+    /// A text is no range of indexes.
+    #[error("'{0}' is no range of indexes: give A..B (B excluded), A.., ..B, or one index.")]
+    SpanText(String),
+    /// A range of indexes begins after its end.
+    #[error("The range '{0}' ends before it begins.")]
+    Backwards(String),
+    /// A text is no moment.
+    #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
+    MomentText(String),
+    /// The choice means no process of this tape.
+    #[error("There is no process {choice} on this tape; it has {there}.")]
+    NoProcess {
+        /// The choice as it was written.
+        choice: String,
+        /// The processes that there are.
+        there: String,
+    },
+}

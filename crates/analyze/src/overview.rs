@@ -1,0 +1,162 @@
+//! A tape as a whole: what its index says, and the settings that its processes noted as they began.
+
+use std::collections::BTreeMap;
+
+use heaptape_tape::{
+    Columns, Item, NoteKind, ProcessNumber, ProcessSummary, Summary, Tape, Verdict,
+};
+
+use crate::choice::ProcessChoice;
+use crate::{Error, processes};
+
+/// Processes note their settings as the capture library starts; by then other libraries may have
+/// made some calls, but hardly more than this.
+const SETTINGS_BEFORE: u64 = 4096;
+
+/// The whole tape and those of its processes that were chosen.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// What the tape's index says.
+    pub summary: Summary,
+    /// Settings of the recording, and those of the first chosen process.
+    pub settings: BTreeMap<String, String>,
+    /// The chosen processes, in order of start.
+    pub members: Vec<Member>,
+}
+
+/// A process of an [`Overview`].
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// What the tape's index says.
+    pub process: ProcessSummary,
+    /// The process id of its parent, where that is on the tape.
+    pub parent_pid: Option<u32>,
+    /// The allocator settings of its environment.
+    pub settings: BTreeMap<String, String>,
+    /// What a check of all its events found, where one was asked for.
+    pub verdict: Option<Verdict>,
+}
+
+impl Overview {
+    /// Reads the index and the first notes of each chosen process; with `verify` all its events.
+    pub fn of(tape: &Tape, choice: ProcessChoice, verify: bool) -> Result<Overview, Error> {
+        let summary = tape.summary().clone();
+        let members = processes::all(&summary, choice)?
+            .into_iter()
+            .map(|process| Member::of(tape, process, verify))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut settings: BTreeMap<_, _> = summary.header.settings.iter().cloned().collect();
+        if let Some(first) = members.first() {
+            settings.extend(first.settings.clone());
+        }
+        Ok(Overview { summary, settings, members })
+    }
+
+    /// Bytes of the file per event; `None` without events.
+    pub fn bytes_per_event(&self) -> Option<f64> {
+        let s = &self.summary;
+        (s.events > 0).then(|| s.bytes as f64 / s.events as f64)
+    }
+
+    /// Milliseconds from the start of the first process to the last end that is known.
+    pub fn duration(&self) -> Option<u64> {
+        let processes = &self.summary.processes;
+        let start = processes.iter().map(|p| p.started).min()?;
+        processes.iter().filter_map(|p| p.ended).max()?.checked_sub(start)
+    }
+
+    /// Overlapping blocks that the check found in all chosen processes; `None` when none was made.
+    pub fn faults(&self) -> Option<u64> {
+        self.members.iter().map(|m| Some(m.verdict.as_ref()?.faults)).sum()
+    }
+}
+
+impl Member {
+    fn of(tape: &Tape, process: &ProcessSummary, verify: bool) -> Result<Member, Error> {
+        let parent = process.parent.and_then(|ProcessNumber(n)| usize::try_from(n).ok());
+        let parent = parent.and_then(|n| tape.summary().processes.get(n));
+        Ok(Member {
+            process: process.clone(),
+            parent_pid: parent.map(|p| p.pid),
+            settings: settings(tape, process.number)?,
+            verdict: verify.then(|| heaptape_tape::verify(tape, process.number)).transpose()?,
+        })
+    }
+}
+
+/// The allocator settings that a process found in its environment.
+fn settings(tape: &Tape, process: ProcessNumber) -> Result<BTreeMap<String, String>, Error> {
+    let columns = Columns { notes: true, ..Columns::REPLAY };
+    let mut settings = BTreeMap::new();
+    for item in tape.events_with(process, 0..SETTINGS_BEFORE, columns)? {
+        let Item::Note { note, .. } = item? else { continue };
+        if note.kind == NoteKind::Setting {
+            let text = String::from_utf8_lossy(&note.text);
+            let (name, value) = text.split_once('=').unwrap_or((&text, ""));
+            settings.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use heaptape_tape::{CallCounts, Header};
+
+    pub(crate) fn process(number: u32, pid: u32, events: u64) -> ProcessSummary {
+        ProcessSummary {
+            number: ProcessNumber(number),
+            pid,
+            parent: None,
+            forked_at: None,
+            inherited_blocks: 0,
+            inherited_bytes: 0,
+            started: 0,
+            ended: Some(1500),
+            rank: None,
+            command: vec!["prog".into(), "two words".into()],
+            code: Some(0),
+            signal: None,
+            events,
+            threads: 1,
+            calls: CallCounts::default(),
+            free_null: 0,
+            lost: 0,
+            order_faults: 0,
+            unknown_frees: 0,
+            peak_requested: 0,
+            peak_at: 0,
+            end_requested: 0,
+            end_blocks: 0,
+        }
+    }
+
+    pub(crate) fn summary(processes: Vec<ProcessSummary>) -> Summary {
+        Summary {
+            header: Header::default(),
+            complete: true,
+            cut: false,
+            ended: None,
+            bytes: 1000,
+            events: processes.iter().map(|p| p.events).sum(),
+            lost: 0,
+            order_faults: 0,
+            unknown_frees: 0,
+            uncovered: Vec::new(),
+            processes,
+        }
+    }
+
+    #[test]
+    fn figures_of_the_whole() {
+        let mut one = Overview {
+            summary: summary(vec![process(0, 7, 500)]),
+            settings: BTreeMap::new(),
+            members: Vec::new(),
+        };
+        assert_eq!((one.bytes_per_event(), one.duration()), (Some(2.0), Some(1500)));
+        one.summary = summary(Vec::new());
+        assert_eq!((one.bytes_per_event(), one.duration()), (None, None));
+    }
+}

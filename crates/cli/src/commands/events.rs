@@ -1,0 +1,152 @@
+//! `events`: the calls of a process, or their size classes.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use heaptape_analyze::bins::Histogram;
+use heaptape_analyze::callers::Callers;
+use heaptape_analyze::calls::Row;
+use heaptape_analyze::choice::Span;
+use heaptape_analyze::filter::Filter;
+use heaptape_analyze::{ProcessSummary, live, processes};
+use heaptape_report::{events, json, text};
+use heaptape_tape::{Columns, Item, Tape};
+
+use super::open;
+use crate::args::Events;
+use crate::terminal::Terminal;
+
+/// How many calls `--around` shows before and after.
+const MARGIN: u64 = 10;
+
+/// Prints calls in their order, each as soon as it is read.
+pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
+    let tape = open::tape(&args.file, terminal)?;
+    let listing = Listing {
+        process: processes::one(tape.summary(), args.process)?,
+        span: match args.around {
+            Some(index) => Span::around(index, MARGIN),
+            None => args.range.unwrap_or(Span::ALL),
+        },
+        filter: Filter { calls: args.call, sizes: args.size, thread: args.thread },
+        notes: args.notes,
+        json: args.json,
+        tape: &tape,
+    };
+    let printed =
+        if args.histogram { listing.histogram(terminal) } else { listing.calls(terminal) };
+    printed.with_context(|| args.file.display().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Listing<'a> {
+    tape: &'a Tape,
+    process: &'a ProcessSummary,
+    span: Span,
+    filter: Filter,
+    notes: bool,
+    json: bool,
+}
+
+impl Listing<'_> {
+    fn range(&self) -> Range<u64> {
+        self.span.within(self.process.events)
+    }
+
+    fn calls(&self, terminal: &Terminal) -> Result<()> {
+        let mut out = terminal.out();
+        if self.json {
+            let complete = self.tape.summary().complete;
+            let mut lines = json::Events::new(&mut out, complete, self.process)?;
+            self.each(&mut lines)?;
+            lines.finish()?;
+        } else {
+            writeln!(out, "Events of {}:\n", text::process(self.process))?;
+            events::head(&mut out)?;
+            self.each(&mut Lines(&mut out))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn each(&self, sink: &mut impl Sink) -> Result<()> {
+        let mut callers = Callers::new(self.tape);
+        let modules = callers.modules(self.process.number)?;
+        let columns = Columns { notes: self.notes, ..Columns::ALL };
+        for item in self.tape.events_with(self.process.number, self.range(), columns)? {
+            match item? {
+                Item::Event(event) if self.filter.admits(&event) => {
+                    sink.row(&Row::of(&event, modules))?;
+                }
+                Item::Event(_) => {}
+                item if self.notes => sink.between(&item)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn histogram(&self, terminal: &Terminal) -> Result<()> {
+        let range = self.range();
+        let mut histogram = Histogram::new();
+        let before = live::after(self.tape, self.process, range.start)?;
+        for block in before.iter().filter(|b| self.filter.admits_size(b.size)) {
+            histogram.begin(block.size);
+        }
+        for item in self.tape.events_with(self.process.number, range, Columns::REPLAY)? {
+            if let Item::Event(event) = item? {
+                histogram.call(&event, &self.filter);
+            }
+        }
+        let mut out = terminal.out();
+        let balanced = self.filter.balances();
+        if self.json {
+            let complete = self.tape.summary().complete;
+            json::histogram(&mut out, complete, self.process, &histogram, balanced)?;
+        } else {
+            writeln!(out, "Sizes requested by {}:\n", text::process(self.process))?;
+            events::histogram(&mut out, &histogram, balanced, terminal.style())?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Where calls and what stands between them go.
+trait Sink {
+    fn row(&mut self, row: &Row) -> io::Result<()>;
+    fn between(&mut self, item: &Item) -> io::Result<()>;
+}
+
+impl<W: Write> Sink for json::Events<W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        self.row(row)
+    }
+
+    fn between(&mut self, item: &Item) -> io::Result<()> {
+        match item {
+            Item::Event(_) => Ok(()),
+            Item::Release(release) => self.release(release),
+            Item::Note { index, note } => self.note(*index, note),
+            Item::Sample(sample) => self.sample(sample),
+        }
+    }
+}
+
+/// Lines for people.
+struct Lines<'a, W: Write>(&'a mut W);
+
+impl<W: Write> Sink for Lines<'_, W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        events::row(self.0, row)
+    }
+
+    fn between(&mut self, item: &Item) -> io::Result<()> {
+        match item {
+            Item::Event(_) => Ok(()),
+            Item::Release(release) => events::release(self.0, release),
+            Item::Note { note, .. } => events::note(self.0, note),
+            Item::Sample(sample) => events::sample(self.0, sample),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `export`: the calls in another format.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use heaptape_analyze::callers::Callers;
+use heaptape_analyze::calls::Row;
+use heaptape_analyze::choice::Span;
+use heaptape_analyze::processes;
+use heaptape_report::csv::Csv;
+use heaptape_tape::{Columns, Item, Tape};
+
+use super::open;
+use crate::args::{Export, Format};
+use crate::terminal::Terminal;
+
+/// Writes the chosen calls to a file or to stdout.
+pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
+    let tape = open::tape(&args.file, terminal)?;
+    let Format::Csv = args.to;
+    match &args.output {
+        None => csv(&tape, args, terminal.out())?,
+        Some(path) => {
+            let name = || path.display().to_string();
+            check_other(path, &args.file)?;
+            let file = File::create(path).with_context(name)?;
+            csv(&tape, args, BufWriter::new(file)).with_context(name)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to write over the tape that is being read, under whatever name.
+fn check_other(output: &Path, input: &Path) -> Result<()> {
+    let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
+    let same = identity(output).is_ok_and(|o| identity(input).is_ok_and(|i| i == o));
+    ensure!(!same, "{} is the tape itself and would be overwritten", output.display());
+    Ok(())
+}
+
+fn csv(tape: &Tape, args: &Export, out: impl Write) -> Result<()> {
+    let mut csv = Csv::new(out)?;
+    let mut callers = Callers::new(tape);
+    let columns = Columns { notes: false, ..Columns::ALL };
+    for process in processes::all(tape.summary(), args.process)? {
+        let modules = callers.modules(process.number)?;
+        let range = args.range.unwrap_or(Span::ALL).within(process.events);
+        for item in tape.events_with(process.number, range, columns)? {
+            if let Item::Event(event) = item? {
+                csv.row(process.number.0, process.pid, &Row::of(&event, modules))?;
+            }
+        }
+    }
+    csv.finish()?.flush()?;
+    Ok(())
+}

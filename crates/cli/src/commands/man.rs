@@ -1,0 +1,19 @@
+//! `man`: the man pages.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+
+use crate::args::{Cli, Man};
+
+/// Writes a page for heaptape and one for each command, made from the same definitions as the
+/// command line.
+pub(crate) fn run(args: &Man) -> Result<ExitCode> {
+    let directory = &args.directory;
+    let name = || directory.display().to_string();
+    fs::create_dir_all(directory).with_context(name)?;
+    clap_mangen::generate_to(Cli::command(), directory).with_context(name)?;
+    Ok(ExitCode::SUCCESS)
+}

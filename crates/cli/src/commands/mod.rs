@@ -1,0 +1,32 @@
+//! The commands, one a file.
+
+mod capture_path;
+mod completions;
+mod events;
+mod export;
+mod info;
+mod live;
+mod man;
+mod open;
+mod record;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::args::Command;
+use crate::terminal::Terminal;
+
+/// Runs a command and returns the exit status.
+pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
+    match command {
+        Command::Record(args) => Ok(record::run(args, terminal.is_quiet())),
+        Command::Info(args) => info::run(&args, terminal),
+        Command::Events(args) => events::run(args, terminal),
+        Command::Live(args) => live::run(&args, terminal),
+        Command::Export(args) => export::run(&args, terminal),
+        Command::CapturePath(_) => capture_path::run(terminal),
+        Command::Completions(args) => completions::run(&args, terminal),
+        Command::Man(args) => man::run(&args),
+    }
+}

@@ -1,0 +1,60 @@
+//! Where output goes: stdout for what was asked for, stderr for what is said beside it.
+
+use std::env;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use heaptape_report::Style;
+use heaptape_report::table::DEFAULT_WIDTH;
+
+use crate::args::Color;
+
+/// How stdout looks, and whether stderr is wanted.
+pub(crate) struct Terminal {
+    style: Style,
+    quiet: bool,
+}
+
+impl Terminal {
+    /// Looks at stdout, unless the colour is told.
+    pub(crate) fn new(color: Color, quiet: bool) -> Terminal {
+        let color = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let refused = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                io::stdout().is_terminal() && !refused
+            }
+        };
+        let size = terminal_size::terminal_size_of(io::stdout());
+        let width = size.map_or(DEFAULT_WIDTH, |(width, _)| width.0);
+        Terminal { style: Style { width, color }, quiet }
+    }
+
+    /// Whether only errors are wanted on stderr.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// The width and colour of tables.
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Stdout, buffered; it must be flushed at the end.
+    pub(crate) fn out(&self) -> BufWriter<StdoutLock<'static>> {
+        BufWriter::with_capacity(1 << 16, io::stdout().lock())
+    }
+
+    /// Says something on stderr, unless `--quiet` was given.
+    pub(crate) fn say(&self, sentence: &str) {
+        if !self.quiet {
+            self.error(sentence);
+        }
+    }
+
+    /// Says what went wrong on stderr.
+    pub(crate) fn error(&self, sentence: &str) {
+        // There is nobody left to tell when stderr is closed.
+        let _ = writeln!(io::stderr(), "heaptape: {sentence}");
+    }
+}

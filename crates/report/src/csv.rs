@@ -1,0 +1,185 @@
+//! Calls as comma-separated values (RFC 4180 with plain line feeds).
+//!
+//! One line a call. Addresses and offsets are hexadecimal with `0x`; what does not apply or is not
+//! known is empty. A free has size 0; the requested size of its block is `old_size`.
+
+use std::fmt::{self, Display, Write as _};
+use std::io::{self, Write};
+
+use heaptape_analyze::calls::Row;
+
+/// The names of the columns, in order.
+pub const COLUMNS: [&str; 18] = [
+    "process",
+    "pid",
+    "index",
+    "time_ms",
+    "thread",
+    "call",
+    "address",
+    "size",
+    "slack",
+    "align",
+    "old_address",
+    "old_size",
+    "birth",
+    "age",
+    "moved",
+    "caller",
+    "module",
+    "offset",
+];
+
+/// Writes calls.
+pub struct Csv<W: Write> {
+    writer: csv::Writer<W>,
+    record: csv::StringRecord,
+    field: String,
+}
+
+impl<W: Write> Csv<W> {
+    /// Writes the names of the columns.
+    pub fn new(out: W) -> io::Result<Csv<W>> {
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(COLUMNS).map_err(io_error)?;
+        Ok(Csv { writer, record: csv::StringRecord::new(), field: String::new() })
+    }
+
+    /// Writes a call of the process with this number and process id.
+    pub fn row(&mut self, process: u32, pid: u32, row: &Row) -> io::Result<()> {
+        self.record.clear();
+        self.number(Some(process));
+        self.number(Some(pid));
+        self.number(Some(row.index));
+        self.number(Some(row.time));
+        self.number(Some(row.thread));
+        self.record.push_field(row.call.name());
+        self.hex(Some(row.address));
+        self.number(Some(row.size));
+        self.number(Some(row.slack));
+        self.number(Some(row.align));
+        self.hex(row.old_address);
+        self.number(row.old_size);
+        self.number(row.birth);
+        self.number(row.age);
+        self.number(row.moved());
+        self.hex((row.caller != 0).then_some(row.caller));
+        self.record.push_field(row.place.as_ref().map_or("", |p| p.module.path.as_str()));
+        self.hex(row.place.as_ref().map(|p| p.offset));
+        self.writer.write_record(&self.record).map_err(io_error)
+    }
+
+    /// Writes out what is buffered, and gives back what was written to.
+    pub fn finish(self) -> io::Result<W> {
+        self.writer.into_inner().map_err(csv::IntoInnerError::into_error)
+    }
+
+    fn number(&mut self, value: Option<impl Display>) {
+        self.field.clear();
+        if let Some(value) = value {
+            // Writing to a string cannot fail.
+            let _ = write!(self.field, "{value}");
+        }
+        self.record.push_field(&self.field);
+    }
+
+    fn hex(&mut self, value: Option<u64>) {
+        self.number(value.map(Hex));
+    }
+}
+
+/// The system's own error, so that a broken pipe is known as one.
+fn io_error(error: csv::Error) -> io::Error {
+    let text = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        _ => io::Error::other(text),
+    }
+}
+
+struct Hex(u64);
+
+impl Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_analyze::Call;
+    use heaptape_analyze::calls::Effect;
+    use heaptape_analyze::modules::{Module, Place};
+    use std::sync::Arc;
+
+    /// Nobody reads what is written to it.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_broken_pipe_is_known_as_one() {
+        let csv = Csv::new(Closed).unwrap();
+        assert_eq!(csv.finish().err().map(|e| e.kind()), Some(io::ErrorKind::BrokenPipe));
+    }
+
+    #[test]
+    fn a_realloc_and_a_free() {
+        let module = Module {
+            path: "/opt/a, b/lib.so".into(),
+            build_id: Vec::new(),
+            bias: 0,
+            start: 0,
+            end: 0,
+        };
+        let realloc = Row {
+            index: 7,
+            time: 12,
+            thread: 1,
+            call: Call::Realloc,
+            address: 0x2000,
+            size: 100,
+            slack: 4,
+            align: 0,
+            old_address: Some(0x1000),
+            old_size: Some(24),
+            birth: Some(3),
+            age: Some(2),
+            effect: Effect::Moved,
+            caller: 0x4010,
+            place: Some(Place { module: Arc::new(module), offset: 0x10 }),
+        };
+        let free = Row {
+            index: 8,
+            call: Call::Free,
+            size: 0,
+            slack: 0,
+            old_address: None,
+            birth: None,
+            effect: Effect::Freed,
+            caller: 0,
+            place: None,
+            ..realloc.clone()
+        };
+        let mut csv = Csv::new(Vec::new()).unwrap();
+        csv.row(0, 77, &realloc).unwrap();
+        csv.row(1, 78, &free).unwrap();
+        let text = String::from_utf8(csv.finish().unwrap()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], COLUMNS.join(","));
+        assert_eq!(
+            lines[1],
+            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,0x4010,\"/opt/a, b/lib.so\",0x10"
+        );
+        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,");
+    }
+}

@@ -1,0 +1,232 @@
+//! What is on a tape, for people: sentences, then a row per process.
+
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use heaptape_analyze::Call;
+use heaptape_analyze::overview::{Member, Overview};
+
+use crate::size::{Count, Millis, Size};
+use crate::table::{Align, Style, Table};
+use crate::text;
+
+/// Writes the summary of the tape that was opened as `file`.
+pub fn write(
+    out: &mut impl Write,
+    file: &str,
+    overview: &Overview,
+    style: Style,
+) -> io::Result<()> {
+    write_recording(out, file, overview)?;
+    write_faults(out, overview)?;
+    write_verdicts(out, overview)?;
+    write_settings(out, overview)?;
+    write_uncovered(out, overview, style)?;
+    if overview.members.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    processes(&overview.members, style).write(out)?;
+    writeln!(out)?;
+    calls(&overview.members, style).write(out)?;
+    let file = text::command(&[file.to_owned()]);
+    writeln!(out, "\nNext: heaptape live {file} --at peak · heaptape events {file} 0..20")
+}
+
+fn write_recording(out: &mut impl Write, file: &str, overview: &Overview) -> io::Result<()> {
+    let s = &overview.summary;
+    let host = if s.header.host.is_empty() { "an unnamed host" } else { &s.header.host };
+    writeln!(out, "{file} is a recording of: {}", text::command(&s.header.command))?;
+    write!(out, "It was made on {host}")?;
+    if let Some(started) = UNIX_EPOCH.checked_add(Duration::from_nanos(s.header.started)) {
+        write!(out, " at {}", humantime::format_rfc3339_seconds(started))?;
+    }
+    match text::incomplete(s) {
+        Some(why) => writeln!(out, " and is incomplete: {why}.")?,
+        None => writeln!(out, " and is complete.")?,
+    }
+    write!(
+        out,
+        "It holds {} of {}",
+        text::counted(s.events, "event", "events"),
+        text::counted(s.processes.len() as u64, "process", "processes"),
+    )?;
+    if let Some(duration) = overview.duration() {
+        write!(out, " over {}", Millis(duration))?;
+    }
+    write!(out, ", in {}", Size(s.bytes))?;
+    match overview.bytes_per_event() {
+        Some(ratio) => writeln!(out, " ({ratio:.2} bytes an event)."),
+        None => writeln!(out, "."),
+    }
+}
+
+fn write_faults(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    let s = &overview.summary;
+    writeln!(
+        out,
+        "Lost events: {}. Order faults: {}. Unknown frees: {}.",
+        Count(s.lost),
+        Count(s.order_faults),
+        Count(s.unknown_frees)
+    )
+}
+
+fn write_verdicts(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    for member in &overview.members {
+        let Some(verdict) = &member.verdict else { continue };
+        let events = text::counted(verdict.events, "event", "events");
+        write!(out, "Checked {events} of process {}: ", member.process.pid)?;
+        if verdict.faults == 0 {
+            writeln!(out, "no two live blocks overlap.")?;
+            continue;
+        }
+        writeln!(out, "{}:", text::counted(verdict.faults, "overlap", "overlaps"))?;
+        for o in &verdict.first {
+            writeln!(
+                out,
+                "  event {}: {} bytes at {:#x} lie over {} bytes at {:#x}",
+                o.index, o.size, o.address, o.other_size, o.other_address
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_settings(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    if overview.settings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Settings:")?;
+    for (name, value) in &overview.settings {
+        writeln!(out, "  {name}={value}")?;
+    }
+    Ok(())
+}
+
+fn write_uncovered(out: &mut impl Write, overview: &Overview, style: Style) -> io::Result<()> {
+    let uncovered = &overview.summary.uncovered;
+    if uncovered.is_empty() {
+        return Ok(());
+    }
+    let count = text::counted(uncovered.len() as u64, "process was", "processes were");
+    writeln!(out, "{count} not recorded:\n")?;
+    let columns = [("pid", Align::Right), ("command", Align::Left), ("why", Align::Left)];
+    let mut table = Table::new(style, &columns);
+    for u in uncovered {
+        table.row([u.pid.to_string(), text::short_command(&u.command), u.why.clone()]);
+    }
+    table.write(out)
+}
+
+fn processes(members: &[Member], style: Style) -> Table {
+    let ranked = members.iter().any(|m| m.process.rank.is_some());
+    let mut columns = vec![
+        ("#", Align::Right),
+        ("pid", Align::Right),
+        ("parent", Align::Right),
+        ("rank", Align::Right),
+        ("events", Align::Right),
+        ("threads", Align::Right),
+        ("peak", Align::Right),
+        ("at", Align::Right),
+        ("end", Align::Right),
+        ("blocks", Align::Right),
+        ("exit", Align::Left),
+        ("command", Align::Left),
+    ];
+    if !ranked {
+        columns.retain(|c| c.0 != "rank");
+    }
+    let mut table = Table::new(style, &columns);
+    for member in members {
+        let p = &member.process;
+        let mut row = vec![p.number.to_string(), p.pid.to_string(), or_dash(member.parent_pid)];
+        if ranked {
+            row.push(or_dash(p.rank));
+        }
+        row.extend([
+            Count(p.events).to_string(),
+            Count(p.threads).to_string(),
+            Size(p.peak_requested).to_string(),
+            p.peak_at.to_string(),
+            Size(p.end_requested).to_string(),
+            Count(p.end_blocks).to_string(),
+            text::exit(p),
+            text::short_command(&p.command),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+/// Calls by process; a call that nobody made has no column.
+fn calls(members: &[Member], style: Style) -> Table {
+    let made: Vec<Call> = Call::ALL
+        .into_iter()
+        .filter(|&call| members.iter().any(|m| m.process.calls.of(call) > 0))
+        .collect();
+    let mut columns = vec![("#", Align::Right)];
+    columns.extend(made.iter().map(|call| (call.name(), Align::Right)));
+    columns.push(("free(NULL)", Align::Right));
+    let mut table = Table::new(style, &columns);
+    for member in members {
+        let p = &member.process;
+        let mut row = vec![p.number.to_string()];
+        row.extend(made.iter().map(|&call| Count(p.calls.of(call)).to_string()));
+        row.push(Count(p.free_null).to_string());
+        table.row(row);
+    }
+    table
+}
+
+fn or_dash(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::overview;
+
+    #[test]
+    fn a_summary_reads_as_sentences() {
+        let mut out = Vec::new();
+        let style = Style { width: 120, color: false };
+        write(&mut out, "a b.tape", &overview(), style).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "\
+a b.tape is a recording of: sh -c \"prog 'two words'\"
+It was made on node7 at 2023-11-14T22:13:20Z and is incomplete: the recording ended at its largest size (--max-size).
+It holds 1,234,567 events of 1 process over 2.000 s, in 1.0 MiB (0.85 bytes an event).
+Lost events: 0. Order faults: 0. Unknown frees: 1.
+Checked 1,234,567 events of process 78: no two live blocks overlap.
+Settings:
+  MALLOC_ARENA_MAX=1
+1 process was not recorded:
+
+pid  command       why
+ 80  /sbin/static  statically linked
+
+#  pid  parent     events  threads       peak    at      end  blocks  exit          command
+1   78      77  1,234,567        3  933.2 MiB  1000  2.0 KiB       7  signal 9      prog 'two words'
+
+#  free(NULL)
+1           4
+
+Next: heaptape live 'a b.tape' --at peak · heaptape events 'a b.tape' 0..20
+";
+        assert_eq!(text, expected, "{text}");
+    }
+
+    #[test]
+    fn a_tape_without_processes_has_no_tables() {
+        let mut empty = overview();
+        empty.summary.processes.clear();
+        empty.members.clear();
+        let mut out = Vec::new();
+        write(&mut out, "x", &empty, Style { width: 80, color: false }).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("of 0 processes, in") && !text.contains("peak"), "{text}");
+    }
+}

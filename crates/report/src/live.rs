@@ -1,0 +1,111 @@
+//! The live set for people: its largest blocks, or its callers or bins.
+
+use std::io::{self, Write};
+
+use heaptape_analyze::LiveBlock;
+use heaptape_analyze::bins::Bin;
+use heaptape_analyze::live::{Caller, Part, Sum};
+use heaptape_analyze::modules::Place;
+
+use crate::size::{Count, Millis, Size};
+use crate::table::{Align, Style, Table};
+use crate::text;
+
+/// Writes the sentence that goes before the table. `at` is the index of the last event made, if any.
+pub fn head(out: &mut impl Write, at: Option<u64>, process: &str, sum: &Sum) -> io::Result<()> {
+    match at {
+        Some(at) => write!(out, "After event {at} of {process}: ")?,
+        None => write!(out, "Before the first event of {process}: ")?,
+    }
+    writeln!(
+        out,
+        "{} live, {} requested, {} usable.",
+        text::counted(sum.blocks, "block", "blocks"),
+        Size(sum.requested),
+        Size(sum.usable)
+    )
+}
+
+/// Writes a table of blocks with their callers.
+pub fn blocks(
+    out: &mut impl Write,
+    blocks: &[(LiveBlock, Option<Place>)],
+    style: Style,
+) -> io::Result<()> {
+    let columns = [
+        ("size", Align::Right),
+        ("slack", Align::Right),
+        ("align", Align::Right),
+        ("address", Align::Right),
+        ("made at", Align::Right),
+        ("time", Align::Right),
+        ("thr", Align::Right),
+        ("caller", Align::Left),
+    ];
+    let mut table = Table::new(style, &columns);
+    for (block, place) in blocks {
+        table.row([
+            Count(block.size).to_string(),
+            block.slack.to_string(),
+            if block.align == 0 { "-".to_owned() } else { block.align.to_string() },
+            format!("{:#x}", block.address),
+            block.birth.to_string(),
+            Millis(block.time).to_string(),
+            block.thread.to_string(),
+            text::caller(place.as_ref(), block.caller),
+        ]);
+    }
+    table.write(out)
+}
+
+/// Writes a table of callers.
+pub fn callers(out: &mut impl Write, parts: &[Part<Caller>], style: Style) -> io::Result<()> {
+    sums(
+        out,
+        ("caller", Align::Left),
+        parts.iter().map(|p| (text::caller(p.key.place.as_ref(), p.key.address), &p.sum)),
+        style,
+    )
+}
+
+/// Writes a table of bins.
+pub fn bins(out: &mut impl Write, parts: &[Part<Bin>], style: Style) -> io::Result<()> {
+    let rows = parts.iter().map(|p| (Size(p.key.unit()).to_string(), &p.sum));
+    sums(out, ("up to", Align::Right), rows, style)
+}
+
+/// Writes how many rows were left out, if any.
+pub fn rest(out: &mut impl Write, shown: usize, all: usize, what: &str) -> io::Result<()> {
+    match all.checked_sub(shown) {
+        Some(left @ 1..) => {
+            writeln!(out, "\n… and {} more {what}; --top 0 shows all.", Count(left as u64))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sums<'a>(
+    out: &mut impl Write,
+    key: (&str, Align),
+    rows: impl Iterator<Item = (String, &'a Sum)>,
+    style: Style,
+) -> io::Result<()> {
+    let columns = [
+        ("requested", Align::Right),
+        ("usable", Align::Right),
+        ("blocks", Align::Right),
+        ("largest", Align::Right),
+        key,
+    ];
+    let mut table = Table::new(style, &columns);
+    for (name, sum) in rows {
+        table.row([
+            Size(sum.requested).to_string(),
+            Size(sum.usable).to_string(),
+            Count(sum.blocks).to_string(),
+            Size(sum.largest).to_string(),
+            name,
+        ]);
+    }
+    table.write(out)
+}

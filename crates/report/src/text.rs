@@ -1,0 +1,153 @@
+//! Words that several reports need: callers, commands, ends of processes, lines of notes.
+
+use std::path::Path;
+
+use heaptape_analyze::modules::Place;
+use heaptape_analyze::{Note, NoteKind, ProcessSummary, Summary};
+
+use crate::size::Size;
+
+/// The longest command line in a table, in characters.
+const COMMAND_WIDTH: usize = 60;
+
+/// A caller as `module+0xoffset`; the bare address where no module was known, `-` for none at all.
+pub fn caller(place: Option<&Place>, address: u64) -> String {
+    match place {
+        Some(place) => format!("{}+{:#x}", file_name(&place.module.path), place.offset),
+        None if address == 0 => "-".to_owned(),
+        None => format!("{address:#x}"),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|n| n.to_str()).unwrap_or(path)
+}
+
+/// A command line as a shell would read it.
+pub fn command(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
+/// A command line for a cell of a table: one line, cut when it is long.
+pub fn short_command(words: &[String]) -> String {
+    let whole: String =
+        command(words).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if whole.chars().count() <= COMMAND_WIDTH {
+        return whole;
+    }
+    let cut: String = whole.chars().take(COMMAND_WIDTH - 1).collect();
+    format!("{cut}…")
+}
+
+/// How a process ended, in a word or two.
+pub fn exit(process: &ProcessSummary) -> String {
+    match (process.code, process.signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => code.to_string(),
+        (None, None) if process.ended.is_some() => "unknown".to_owned(),
+        (None, None) => "not ended".to_owned(),
+    }
+}
+
+/// A process by name, for the line that says which one a report is about.
+pub fn process(process: &ProcessSummary) -> String {
+    let rank = process.rank.map(|r| format!(", rank {r}")).unwrap_or_default();
+    let command = short_command(&process.command);
+    format!("process {} (#{}{rank}), {command}", process.pid, process.number)
+}
+
+/// Why a tape is not complete; `None` when it is.
+pub fn incomplete(summary: &Summary) -> Option<String> {
+    if summary.complete {
+        return None;
+    }
+    Some(match &summary.ended {
+        Some(ended) => match ended.as_str() {
+            "max-size" => "the recording ended at its largest size (--max-size)".to_owned(),
+            "disk-full" => "the recording ended because the disk was full".to_owned(),
+            other => format!("the recording ended early: {other}"),
+        },
+        None if summary.cut => {
+            "the file was cut, or the recorder was killed; what came before is here".to_owned()
+        }
+        None if summary.lost > 0 => format!("{} events were lost", summary.lost),
+        None => "the recording ended before the job did".to_owned(),
+    })
+}
+
+/// A note in one line, like a call with its arguments.
+pub fn note(note: &Note) -> String {
+    let text = String::from_utf8_lossy(&note.text);
+    match (note.kind, note.args.as_slice()) {
+        (NoteKind::Module, &[bias, start, end]) => {
+            let path = note.text.get(21..).unwrap_or_default();
+            let path = String::from_utf8_lossy(path);
+            let path = if path.is_empty() { "the executable".into() } else { path };
+            format!("module {path} at {start:#x}..{end:#x}, bias {bias:#x}")
+        }
+        (kind, args) => {
+            let mut parts: Vec<String> = args.iter().map(|a| format!("{a:#x}")).collect();
+            if !text.is_empty() {
+                parts.push(format!("{text:?}"));
+            }
+            format!("{} {}", kind.name(), parts.join(", ")).trim_end().to_owned()
+        }
+    }
+}
+
+/// A size that may not be known.
+pub fn size_or_na(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "n/a".to_owned(), |b| Size(b).to_string())
+}
+
+/// `1 process`, `2 processes`; the plural is given.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", crate::size::Count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_analyze::modules::Module;
+    use std::sync::Arc;
+
+    #[test]
+    fn callers() {
+        let module = Module {
+            path: "/usr/lib/libx.so.1".into(),
+            build_id: Vec::new(),
+            bias: 0,
+            start: 0,
+            end: 0,
+        };
+        let place = Place { module: Arc::new(module), offset: 0x1a };
+        assert_eq!(caller(Some(&place), 5), "libx.so.1+0x1a");
+        assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));
+    }
+
+    #[test]
+    fn commands_are_quoted_and_cut() {
+        let words = ["sh", "-c", "a b"].map(String::from);
+        assert_eq!(command(&words), "sh -c 'a b'");
+        let long = short_command(&["x\n".repeat(80)]);
+        assert_eq!(long.chars().count(), 60);
+        assert!(long.ends_with('…') && !long.contains('\n'));
+    }
+
+    #[test]
+    fn notes() {
+        let note = |kind, args: &[u64], text: &[u8]| {
+            let (args, text) = (args.to_vec(), text.to_vec());
+            super::note(&Note { thread: 0, time: 0, caller: 0, kind, args, text })
+        };
+        assert_eq!(note(NoteKind::Brk, &[0x10, 0], b""), "brk 0x10, 0x0");
+        assert_eq!(note(NoteKind::Setting, &[], b"A=1"), "setting \"A=1\"");
+        assert_eq!(note(NoteKind::Exit, &[], b""), "exit");
+        let mut text = vec![0; 21];
+        text.extend_from_slice(b"/lib/a");
+        assert_eq!(
+            note(NoteKind::Module, &[1, 2, 3], &text),
+            "module /lib/a at 0x2..0x3, bias 0x1"
+        );
+    }
+}

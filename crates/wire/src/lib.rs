@@ -8,5 +8,8 @@
 #![no_std]
 
 pub mod atomic;
+pub mod chunk;
 pub mod event;
 pub mod note;
+pub mod process;
+pub mod session;

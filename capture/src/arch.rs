@@ -1,0 +1,296 @@
+//! What depends on the processor: system calls, the time stamp counter, the thread's word.
+//!
+//! System calls are made directly, never through libc: errno stays as the program left it, and no
+//! function that the program, or a library of its, has wrapped is entered.
+
+use core::arch::{asm, global_asm};
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("heaptape runs on x86-64 Linux only; other systems have no capture library yet");
+
+pub const SYS_OPEN: usize = 2;
+pub const SYS_CLOSE: usize = 3;
+pub const SYS_MMAP: usize = 9;
+pub const SYS_MUNMAP: usize = 11;
+pub const SYS_MADVISE: usize = 28;
+pub const SYS_NANOSLEEP: usize = 35;
+pub const SYS_GETPID: usize = 39;
+pub const SYS_GETPPID: usize = 110;
+pub const SYS_GETTID: usize = 186;
+pub const SYS_SECCOMP: usize = 317;
+
+/// Makes a system call; a value in `-4095..0` is a negated error number.
+///
+/// # Safety
+/// As the call with these arguments is.
+pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention; what the call does is the caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// A system call without arguments that can't fail.
+pub fn ask(number: usize) -> u32 {
+    // SAFETY: only used for getpid, getppid and gettid, which touch nothing.
+    unsafe { syscall(number, [0; 6]) as u32 }
+}
+
+/// The time stamp counter, read no later than any store after it becomes visible.
+#[inline(always)]
+pub fn stamp_before() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads a register. A later store can't be seen by others before this has retired.
+    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The time stamp counter, read after every load before it has its value.
+///
+/// Without the fence the processor may read the counter early, and the block that another thread
+/// released would seem to have been handed out before.
+#[inline(always)]
+pub fn stamp_after() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads a register.
+    unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Tells the processor that this is a waiting loop.
+pub fn relax() {
+    core::hint::spin_loop();
+}
+
+// Two thread-local words in the initial-exec model: no call, no allocation, valid in every thread
+// from its first instruction on. (`thread_local!` in a shared library is the dynamic model, which
+// may allocate.)
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".hidden heaptape_thread",
+    ".globl heaptape_thread",
+    ".type heaptape_thread, @object",
+    ".size heaptape_thread, 8",
+    "heaptape_thread: .zero 8",
+    ".hidden heaptape_fork",
+    ".globl heaptape_fork",
+    ".type heaptape_fork, @object",
+    ".size heaptape_fork, 8",
+    "heaptape_fork: .zero 8",
+    ".popsection",
+);
+
+/// The thread's first word: its [`crate::thread::ThreadSlot`], or null.
+#[inline(always)]
+pub fn thread_word() -> usize {
+    let word: usize;
+    // SAFETY: reads the thread's own word.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + heaptape_thread@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) word,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    word
+}
+
+/// Sets the thread's first word.
+pub fn set_thread_word(word: usize) {
+    // SAFETY: writes the thread's own word.
+    unsafe {
+        asm!(
+            "mov {1}, qword ptr [rip + heaptape_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{1}], {0}",
+            in(reg) word, out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The thread's second word: the number of the fork it is in, or 0.
+pub fn fork_word() -> usize {
+    let word: usize;
+    // SAFETY: reads the thread's own word.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + heaptape_fork@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) word,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    word
+}
+
+/// Sets the thread's second word.
+pub fn set_fork_word(word: usize) {
+    // SAFETY: writes the thread's own word.
+    unsafe {
+        asm!(
+            "mov {1}, qword ptr [rip + heaptape_fork@GOTTPOFF]",
+            "mov qword ptr fs:[{1}], {0}",
+            in(reg) word, out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Defines an exported function that hands its arguments and its caller's address on to `$entry`,
+/// which takes the caller as one argument more. The stack is as the caller left it, so unwinders see
+/// nothing unusual.
+macro_rules! with_caller {
+    ($name:ident, 0, $entry:path) => { with_caller!(@ $name, "mov rdi, [rsp]", $entry); };
+    ($name:ident, 1, $entry:path) => { with_caller!(@ $name, "mov rsi, [rsp]", $entry); };
+    ($name:ident, 2, $entry:path) => { with_caller!(@ $name, "mov rdx, [rsp]", $entry); };
+    ($name:ident, 3, $entry:path) => { with_caller!(@ $name, "mov rcx, [rsp]", $entry); };
+    ($name:ident, 4, $entry:path) => { with_caller!(@ $name, "mov r8, [rsp]", $entry); };
+    ($name:ident, 5, $entry:path) => { with_caller!(@ $name, "mov r9, [rsp]", $entry); };
+    (@ $name:ident, $move:literal, $entry:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!($move, "jmp {entry}", entry = sym $entry)
+        }
+    };
+    // The seventh argument goes on the stack.
+    ($name:ident, 6, $entry:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push qword ptr [rsp]",
+                ".cfi_adjust_cfa_offset 8",
+                "call {entry}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
+                ".cfi_endproc",
+                entry = sym $entry,
+            )
+        }
+    };
+}
+
+/// Defines an exported `operator new`: `$entry` tries (with the caller in the fourth argument), and
+/// only when it has no memory does the next `operator new` run in our place, with the same arguments
+/// and the same stack; it calls the new-handler and throws.
+macro_rules! operator_new {
+    ($name:ident, $entry:path, $next:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "mov rcx, [rsp]",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "call {entry}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                "test rax, rax",
+                "jz 2f",
+                "ret",
+                "2:",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "call {next}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp rax",
+                ".cfi_endproc",
+                entry = sym $entry,
+                next = sym $next,
+            )
+        }
+    };
+}
+
+/// Defines an exported function that lets `$mark` see its first argument and then becomes the next
+/// function, which so finds the stack, the arguments and the caller it would have had without us.
+/// (`dlopen` looks for libraries by its caller's run path.)
+macro_rules! seen_in_passing {
+    ($name:ident, $mark:path, $next:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "push rax",
+                ".cfi_adjust_cfa_offset 56",
+                "call {mark}",
+                "call {next}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -56",
+                "jmp r11",
+                ".cfi_endproc",
+                mark = sym $mark,
+                next = sym $next,
+            )
+        }
+    };
+}
+
+/// Defines an exported function of the `execl` family: its arguments, which lie in registers and on
+/// the stack, are handed to `$entry` as (first argument, the five others, those on the stack).
+macro_rules! exec_list {
+    ($name:ident, $entry:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "lea rax, [rsp + 8]",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 40",
+                "mov rsi, rsp",
+                "mov rdx, rax",
+                "call {entry}",
+                "add rsp, 40",
+                ".cfi_adjust_cfa_offset -40",
+                "ret",
+                ".cfi_endproc",
+                entry = sym $entry,
+            )
+        }
+    };
+}
+
+pub(crate) use {exec_list, operator_new, seen_in_passing, with_caller};

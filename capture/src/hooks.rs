@@ -1,0 +1,230 @@
+//! The C allocator's functions, as the program finds them: forward, then write down.
+//!
+//! A release is written before it happens and an allocation after, so that an address never seems to
+//! be handed out twice. Each function takes the caller's address as one argument more (see
+//! [`crate::arch`]).
+
+use core::ffi::c_int;
+
+use heaptape_wire::event::{Allocation, Call};
+
+use crate::arch::with_caller;
+use crate::next::{ENOMEM, early_size, is_early, next, set_errno};
+use crate::thread;
+
+with_caller!(malloc, 1, malloc_entry);
+with_caller!(calloc, 2, calloc_entry);
+with_caller!(realloc, 2, realloc_entry);
+with_caller!(reallocarray, 3, reallocarray_entry);
+with_caller!(free, 1, free_entry);
+with_caller!(cfree, 1, free_entry);
+with_caller!(free_sized, 2, free_sized_entry);
+with_caller!(free_aligned_sized, 3, free_aligned_sized_entry);
+with_caller!(memalign, 2, memalign_entry);
+with_caller!(aligned_alloc, 2, aligned_alloc_entry);
+with_caller!(posix_memalign, 3, posix_memalign_entry);
+with_caller!(valloc, 1, valloc_entry);
+with_caller!(pvalloc, 1, pvalloc_entry);
+
+/// What a block got beyond what was asked for.
+#[inline(always)]
+fn slack(block: *mut u8, size: usize) -> u64 {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: a live block of the next allocator.
+    unsafe { (next().usable_size)(block) }.saturating_sub(size) as u64
+}
+
+/// Writes an allocation down.
+#[inline(always)]
+pub fn record(call: Call, block: *mut u8, size: usize, align: usize, caller: usize) {
+    if is_early(block) {
+        return;
+    }
+    thread::allocation(
+        call,
+        &Allocation {
+            address: block as u64,
+            size: size as u64,
+            slack: slack(block, size),
+            align: align as u64,
+            caller: caller as u64,
+        },
+    );
+}
+
+unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().malloc)(size) };
+    record(Call::Malloc, block, size, 0, caller);
+    block
+}
+
+unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().calloc)(count, size) };
+    record(Call::Calloc, block, count.saturating_mul(size), 0, caller);
+    block
+}
+
+unsafe extern "C" fn realloc_entry(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
+    reallocate(Call::Realloc, old, size, caller)
+}
+
+unsafe extern "C" fn reallocarray_entry(
+    old: *mut u8,
+    count: usize,
+    size: usize,
+    caller: usize,
+) -> *mut u8 {
+    // libc's own would call `realloc`, and that would be a second event.
+    match count.checked_mul(size) {
+        Some(size) => reallocate(Call::Reallocarray, old, size, caller),
+        None => {
+            set_errno(ENOMEM);
+            record_reallocation(
+                Call::Reallocarray,
+                core::ptr::null_mut(),
+                usize::MAX,
+                old,
+                false,
+                caller,
+            );
+            core::ptr::null_mut()
+        }
+    }
+}
+
+#[inline(always)]
+fn reallocate(call: Call, old: *mut u8, size: usize, caller: usize) -> *mut u8 {
+    if is_early(old) {
+        return reallocate_early(old, size, caller);
+    }
+    let begun = !old.is_null() && thread::begin_reallocation(old as u64);
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().realloc)(old, size) };
+    record_reallocation(call, block, size, old, begun, caller);
+    block
+}
+
+#[inline(always)]
+fn record_reallocation(
+    call: Call,
+    block: *mut u8,
+    size: usize,
+    old: *mut u8,
+    begun: bool,
+    caller: usize,
+) {
+    if is_early(block) {
+        return;
+    }
+    let a = Allocation {
+        address: block as u64,
+        size: size as u64,
+        slack: slack(block, size),
+        align: 0,
+        caller: caller as u64,
+    };
+    thread::reallocation(call, &a, old as u64, begun);
+}
+
+/// Moves a block that was handed out before the next allocator was known into that allocator.
+#[cold]
+fn reallocate_early(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: both blocks are at least that long, and distinct.
+    unsafe {
+        let block = malloc_entry(size, caller);
+        if !block.is_null() {
+            let length = early_size(old).min(size);
+            core::ptr::copy_nonoverlapping(old, block, length);
+        }
+        block
+    }
+}
+
+unsafe extern "C" fn free_entry(block: *mut u8, caller: usize) {
+    release(Call::Free, block, caller);
+}
+
+unsafe extern "C" fn free_sized_entry(block: *mut u8, _size: usize, caller: usize) {
+    release(Call::Free, block, caller);
+}
+
+unsafe extern "C" fn free_aligned_sized_entry(
+    block: *mut u8,
+    _align: usize,
+    _size: usize,
+    caller: usize,
+) {
+    release(Call::Free, block, caller);
+}
+
+/// Gives a block back.
+#[inline(always)]
+pub fn release(call: Call, block: *mut u8, caller: usize) {
+    if block.is_null() {
+        thread::free_null();
+        return;
+    }
+    if is_early(block) {
+        return;
+    }
+    thread::release(call, block as u64, caller as u64);
+    // SAFETY: forwarded as the program asked.
+    unsafe { (next().free)(block) }
+}
+
+unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().memalign)(align, size) };
+    record(Call::Memalign, block, size, align, caller);
+    block
+}
+
+unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().aligned_alloc)(align, size) };
+    record(Call::AlignedAlloc, block, size, align, caller);
+    block
+}
+
+unsafe extern "C" fn posix_memalign_entry(
+    out: *mut *mut u8,
+    align: usize,
+    size: usize,
+    caller: usize,
+) -> c_int {
+    // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
+    let (error, block) = unsafe {
+        let error = (next().posix_memalign)(out, align, size);
+        (error, if error == 0 { *out } else { core::ptr::null_mut() })
+    };
+    record(Call::PosixMemalign, block, size, align, caller);
+    error
+}
+
+unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().valloc)(size) };
+    record(Call::Valloc, block, size, 0, caller);
+    block
+}
+
+unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().pvalloc)(size) };
+    record(Call::Pvalloc, block, size, 0, caller);
+    block
+}
+
+/// `malloc_usable_size` of the allocator that the block is from.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut u8) -> usize {
+    if is_early(block) {
+        return early_size(block);
+    }
+    // SAFETY: forwarded as the program asked.
+    unsafe { (next().usable_size)(block) }
+}

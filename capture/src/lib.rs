@@ -1,0 +1,38 @@
+//! heaptape's capture library: preloaded into a program, it sees every allocator call, forwards it
+//! unchanged to the allocator that the program would have used, and writes down what happened.
+//!
+//! ```text
+//! program ──▶ hooks, operators ──▶ next (the real allocator)
+//!             mappings, exec, marks │
+//!                                   ▼
+//!                  thread: a record into the thread's chunk of the shared arena ──▶ collector
+//! ```
+//!
+//! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
+//! all that depends on the processor.
+//!
+//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread.
+//! On any doubt the call goes through as if this library were not there.
+#![no_std]
+
+mod arch;
+mod exec;
+mod hooks;
+mod lifecycle;
+mod mappings;
+mod marks;
+mod modules;
+mod next;
+mod operators;
+mod thread;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // No code path panics; the linker needs the symbol.
+    loop {
+        arch::relax();
+    }
+}
+
+#[link(name = "c")]
+unsafe extern "C" {}

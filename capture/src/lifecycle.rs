@@ -1,0 +1,451 @@
+//! Joins the session, follows the process through forks, and leaves when the collector is gone.
+//!
+//! ```text
+//! UNKNOWN ──first record, with an environment──▶ RECORDING ──collector gone, session over──▶ PASSING
+//!    └────────────── no session, or none that can be joined ────────────────────────────────────▶┘
+//! ```
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use heaptape_wire::chunk::Owner;
+use heaptape_wire::note::NoteKind;
+use heaptape_wire::process::{Origin, Registration, SLOTS, THREADS};
+use heaptape_wire::session::{ARENA_BYTES, Arena, INTENTS, Intent, SESSION_VARIABLE, Stamp};
+
+use crate::arch::{self, syscall};
+use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, ThreadSlot, UNSTAMPED};
+use crate::{exec, modules, next};
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+const UNKNOWN: u32 = 0;
+const JOINING: u32 = 1;
+const RECORDING: u32 = 2;
+const PASSING: u32 = 3;
+
+/// What a fork leaves in place: the child knows by it whose copy it is.
+pub struct State {
+    mode: AtomicU32,
+    /// The process slot.
+    pub slot: AtomicU32,
+    /// Its generation.
+    pub generation: AtomicU32,
+    arena: AtomicPtr<u8>,
+    /// Set once the program asked for a sandbox: no system call for our own ends any more.
+    pub sandboxed: AtomicU32,
+    forks: AtomicUsize,
+}
+
+/// The process's own state.
+pub static STATE: State = State {
+    mode: AtomicU32::new(UNKNOWN),
+    slot: AtomicU32::new(0),
+    generation: AtomicU32::new(0),
+    arena: AtomicPtr::new(core::ptr::null_mut()),
+    sandboxed: AtomicU32::new(0),
+    forks: AtomicUsize::new(0),
+};
+
+/// The private region: one page of state and the thread slots. The kernel wipes it in a child.
+#[repr(C, align(4096))]
+struct Private {
+    /// 1 in the process that registered.
+    registered: AtomicU32,
+    next_thread: AtomicU32,
+    _pad: [u64; 511],
+    threads: [ThreadSlot; THREADS],
+}
+
+static PRIVATE: AtomicPtr<Private> = AtomicPtr::new(core::ptr::null_mut());
+
+fn arena() -> Arena {
+    // SAFETY: only called while recording, when the arena is mapped; it is never unmapped.
+    unsafe { Arena::new(STATE.arena.load(Ordering::Relaxed)) }
+}
+
+/// The session clock in milliseconds. Only for threads that have a slot.
+#[inline(always)]
+pub fn clock() -> u32 {
+    arena().session().clock()
+}
+
+/// Whether records are to be written; joins the session at the first call and registers a process
+/// that turns out to be a fork of a covered one.
+pub fn is_recording() -> bool {
+    match STATE.mode.load(Ordering::Acquire) {
+        RECORDING => {
+            // SAFETY: mapped before the mode was set; a wiped page reads as zeros.
+            let private = unsafe { &*PRIVATE.load(Ordering::Relaxed) };
+            private.registered.load(Ordering::Relaxed) == 1 || register_fork()
+        }
+        UNKNOWN => join(),
+        _ => false,
+    }
+}
+
+/// Whether this process, or the one whose memory it still shares, is recorded.
+pub fn is_covered() -> bool {
+    STATE.mode.load(Ordering::Acquire) == RECORDING && arena().session().is_open()
+}
+
+/// Announces that process `pid` becomes, or was started as, `file`.
+pub fn announce(pid: u32, file: &[u8], spawned: bool) -> Option<&'static Intent> {
+    if !is_covered() {
+        return None;
+    }
+    let intent = (0..INTENTS).map(|i| arena().intent(i)).find(|intent| intent.claim(pid))?;
+    intent.announce(file.iter().copied(), spawned);
+    Some(intent)
+}
+
+/// Joins the session that the environment names, if there is one.
+fn join() -> bool {
+    // SAFETY: libc's pointer to the environment; it is null until libc has set it.
+    let environment = unsafe { environ };
+    if environment.is_null() || !next::look_up() {
+        return false;
+    }
+    if STATE.mode.compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    // SAFETY: a null-terminated array of C strings.
+    let joined = unsafe { variable(environment, SESSION_VARIABLE) }
+        .is_some_and(|path| map_arena(path) && map_private());
+    let recording = joined && register(Origin::Exec);
+    if recording {
+        // SAFETY: as above.
+        unsafe { exec::remember(environment) };
+    }
+    STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
+    recording
+}
+
+/// The value of a variable in an environment.
+///
+/// # Safety
+/// `environment` is a null-terminated array of C strings that outlive the result.
+pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Option<&'a CStr> {
+    let mut at = environment;
+    // SAFETY: as promised.
+    unsafe {
+        while !(*at).is_null() {
+            let entry = CStr::from_ptr(*at);
+            let bytes = entry.to_bytes();
+            if bytes.len() > name.len()
+                && bytes[..name.len()] == *name.as_bytes()
+                && bytes[name.len()] == b'='
+            {
+                return Some(CStr::from_ptr((*at).add(name.len() + 1)));
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+fn map_arena(path: &CStr) -> bool {
+    const O_RDWR_CLOEXEC: usize = 0o2000002;
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_SHARED: usize = 1;
+    const MADV_DONTDUMP: usize = 16;
+    // SAFETY: opens and maps a file; nothing of the program's is touched, and the descriptor is
+    // closed again.
+    unsafe {
+        let fd = syscall(arch::SYS_OPEN, [path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0, 0]);
+        if fd < 0 {
+            return false;
+        }
+        let base =
+            syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
+        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        if (-4095..0).contains(&base) {
+            return false;
+        }
+        let arena = Arena::new(base as *mut u8);
+        if !arena.session().is_joinable() || arena.session().is_orphaned() {
+            syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
+            return false;
+        }
+        syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
+        STATE.arena.store(base as *mut u8, Ordering::Release);
+    }
+    true
+}
+
+fn map_private() -> bool {
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
+    const MADV_WIPEONFORK: usize = 18;
+    let bytes = size_of::<Private>();
+    // SAFETY: a new mapping.
+    unsafe {
+        let base = syscall(
+            arch::SYS_MMAP,
+            [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0],
+        );
+        if (-4095..0).contains(&base) {
+            return false;
+        }
+        if syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) != 0 {
+            syscall(arch::SYS_MUNMAP, [base as usize, bytes, 0, 0, 0, 0]);
+            return false;
+        }
+        PRIVATE.store(base as *mut Private, Ordering::Release);
+    }
+    true
+}
+
+/// Takes a process slot and says who we are.
+fn register(origin: Origin) -> bool {
+    let session = arena().session();
+    let pid = arch::ask(arch::SYS_GETPID);
+    let registration = Registration {
+        pid,
+        ppid: arch::ask(arch::SYS_GETPPID),
+        origin,
+        parent_slot: STATE.slot.load(Ordering::Relaxed),
+        parent_generation: STATE.generation.load(Ordering::Relaxed),
+        fork: arch::fork_word() as u32,
+    };
+    STAMPING.store(UNSTAMPED, Ordering::Relaxed);
+    let mut patience = Patience::new();
+    loop {
+        let ready = (session.slots_ready.load(Ordering::Acquire) as usize).min(SLOTS);
+        for index in 0..ready {
+            let slot = arena().slot(index);
+            if slot.claim(pid) {
+                STATE.slot.store(index as u32, Ordering::Relaxed);
+                STATE.generation.store(slot.generation(), Ordering::Relaxed);
+                // SAFETY: mapped by `map_private`, of this process alone.
+                let private = unsafe { &*PRIVATE.load(Ordering::Relaxed) };
+                private.next_thread.store(0, Ordering::Relaxed);
+                private.registered.store(1, Ordering::Relaxed);
+                slot.register(&registration);
+                return true;
+            }
+        }
+        if !patience.wait() {
+            session.turned_away.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+    }
+}
+
+/// Makes a forked child a process of its own.
+fn register_fork() -> bool {
+    arch::set_thread_word(0);
+    let recording = register(Origin::Fork);
+    if recording {
+        modules::forget();
+    } else {
+        STATE.mode.store(PASSING, Ordering::Release);
+    }
+    arch::set_fork_word(0);
+    recording
+}
+
+/// A slot for the calling thread; null when the process has too many threads.
+pub fn new_thread() -> *mut ThreadSlot {
+    // SAFETY: mapped while recording.
+    let private = unsafe { &mut *PRIVATE.load(Ordering::Relaxed) };
+    let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
+    let number = match slot.reuse_thread() {
+        Some(number) => number as usize,
+        None => private.next_thread.fetch_add(1, Ordering::Relaxed) as usize,
+    };
+    if number >= THREADS {
+        detach();
+        return core::ptr::null_mut();
+    }
+    if number > 0 {
+        expect_threads();
+    }
+    let place = &raw mut private.threads[number];
+    // SAFETY: this number was given to this thread alone.
+    unsafe { ThreadSlot::assign(place, number as u16) };
+    place
+}
+
+/// From here on events are stamped, because there is about to be more than one thread.
+pub fn expect_threads() {
+    if STATE.mode.load(Ordering::Acquire) == RECORDING
+        && STAMPING.load(Ordering::Relaxed) == UNSTAMPED
+    {
+        let kind = match arena().session().stamp() {
+            Stamp::Tsc => BY_TSC,
+            Stamp::Counter => BY_COUNTER,
+        };
+        STAMPING.store(kind, Ordering::SeqCst);
+    }
+}
+
+/// Claims a chunk, waiting for one while the collector works; `None` ends the recording here.
+pub fn claim_chunk(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)> {
+    let session = arena().session();
+    if !session.is_open() {
+        detach();
+        return None;
+    }
+    if let Some(found) = thread::claim_now(arena(), owner, prefers_small) {
+        return Some(found);
+    }
+    session.waiting.fetch_add(1, Ordering::Relaxed);
+    let mut patience = Patience::new();
+    let found = loop {
+        if let Some(found) = thread::claim_now(arena(), owner, prefers_small) {
+            break Some(found);
+        }
+        if !session.is_open() || !patience.wait() {
+            detach();
+            break None;
+        }
+    };
+    session.waiting.fetch_sub(1, Ordering::Relaxed);
+    found
+}
+
+/// This process records no more; its calls pass through.
+fn detach() {
+    STATE.mode.store(PASSING, Ordering::Release);
+    arena().slot(STATE.slot.load(Ordering::Relaxed) as usize).detach();
+}
+
+/// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped.
+struct Patience {
+    rounds: u32,
+    beat: u32,
+    beat_at: u64,
+    started: u64,
+    ticks_per_ms: u64,
+}
+
+impl Patience {
+    const DEAD_MS: u64 = 200;
+    const STOPPED_MS: u64 = 2000;
+    const SPINS: u32 = 200;
+
+    fn new() -> Patience {
+        let session = arena().session();
+        let now = arch::stamp_before();
+        Patience {
+            rounds: 0,
+            beat: session.heartbeat(),
+            beat_at: now,
+            started: now,
+            ticks_per_ms: u64::from(session.tsc_per_ms.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Waits a moment; false when there is nobody to wait for.
+    fn wait(&mut self) -> bool {
+        let session = arena().session();
+        self.rounds += 1;
+        if self.rounds < Self::SPINS || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+            arch::relax();
+        } else {
+            let moment: [i64; 2] = [0, 50_000];
+            // SAFETY: reads the two words; the remainder is not asked for.
+            unsafe {
+                syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]);
+            }
+        }
+        let now = arch::stamp_before();
+        let beat = session.heartbeat();
+        if beat != self.beat {
+            (self.beat, self.beat_at) = (beat, now);
+        }
+        let ms = |since: u64| now.saturating_sub(since) / self.ticks_per_ms;
+        if session.is_orphaned() && ms(self.started) >= Self::DEAD_MS {
+            return false;
+        }
+        ms(self.beat_at) < Self::STOPPED_MS
+    }
+}
+
+// --- forks ------------------------------------------------------------------------------------------
+
+unsafe extern "C" fn before_fork() {
+    let number = STATE.forks.fetch_add(1, Ordering::Relaxed) + 1;
+    thread::note(NoteKind::Fork, 0, &[number as u64], &[]);
+    arch::set_fork_word(number);
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    arch::set_fork_word(0);
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    is_recording();
+}
+
+fn follow_forks() {
+    let address = next::symbol(c"__register_atfork");
+    if address == 0 {
+        return;
+    }
+    type Handler = Option<unsafe extern "C" fn()>;
+    type Register = unsafe extern "C" fn(Handler, Handler, Handler, usize) -> c_int;
+    // SAFETY: the type that this function of libc has; the library is never unloaded.
+    unsafe {
+        core::mem::transmute::<usize, Register>(address)(
+            Some(before_fork),
+            Some(after_fork_in_parent),
+            Some(after_fork_in_child),
+            0,
+        );
+    }
+}
+
+// --- begin and end -----------------------------------------------------------------------------------
+
+/// Environment variables that change what an allocator does; they go on the tape.
+const SETTINGS: [&str; 7] = [
+    "MALLOC_",
+    "GLIBC_TUNABLES=",
+    "_RJEM_MALLOC_CONF=",
+    "MIMALLOC_",
+    "TCMALLOC_",
+    "PYTHONMALLOC=",
+    "LD_PRELOAD=",
+];
+
+unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+    next::look_up();
+    if !is_recording() {
+        return;
+    }
+    // SAFETY: the loader passes the program's arguments and environment to constructors.
+    unsafe {
+        let command = (0..argc.max(0) as usize)
+            .map(|i| *argv.add(i))
+            .take_while(|arg| !arg.is_null())
+            .flat_map(|arg| CStr::from_ptr(arg).to_bytes_with_nul().iter().copied());
+        arena().slot(STATE.slot.load(Ordering::Relaxed) as usize).set_command(command);
+        let mut at = envp;
+        while !at.is_null() && !(*at).is_null() {
+            let entry = CStr::from_ptr(*at).to_bytes();
+            if SETTINGS.iter().any(|name| entry.starts_with(name.as_bytes())) {
+                thread::note(NoteKind::Setting, 0, &[], entry);
+            }
+            at = at.add(1);
+        }
+    }
+    modules::refresh();
+    follow_forks();
+}
+
+unsafe extern "C" fn end() {
+    modules::refresh();
+    thread::note(NoteKind::Exit, 0, &[], &[]);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: unsafe extern "C" fn() = end;

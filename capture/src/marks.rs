@@ -1,0 +1,139 @@
+//! Calls that change what happens later: threads, loaded libraries, sandboxes, the start of MPI.
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering;
+
+use heaptape_wire::note::NoteKind;
+
+use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
+use crate::lifecycle::{STATE, expect_threads};
+use crate::next::{DLOPEN, Late};
+use crate::{modules, thread};
+
+static PTHREAD_CREATE: Late = Late::new(c"pthread_create");
+static THRD_CREATE: Late = Late::new(c"thrd_create");
+static DLMOPEN: Late = Late::new(c"dlmopen");
+static DLCLOSE: Late = Late::new(c"dlclose");
+static PRCTL: Late = Late::new(c"prctl");
+static SYSCALL: Late = Late::new(c"syscall");
+static MPI_INIT: Late = Late::new(c"MPI_Init");
+static MPI_INIT_THREAD: Late = Late::new(c"MPI_Init_thread");
+
+/// What a function stands in with when the real one can't be found: an error.
+unsafe extern "C" fn failing() -> isize {
+    crate::next::set_errno(crate::next::ENOSYS);
+    -1
+}
+
+fn or_failing(late: &Late) -> usize {
+    match late.address() {
+        0 => failing as *const () as usize,
+        found => found,
+    }
+}
+
+macro_rules! passing {
+    ($export:ident, $mark:ident, $next:ident, $late:expr) => {
+        unsafe extern "C" fn $next() -> usize {
+            or_failing($late)
+        }
+        seen_in_passing!($export, $mark, $next);
+    };
+}
+
+passing!(pthread_create, thread_created, next_pthread_create, &PTHREAD_CREATE);
+passing!(thrd_create, thread_created, next_thrd_create, &THRD_CREATE);
+passing!(dlopen, library_opened, next_dlopen, &DLOPEN);
+passing!(dlmopen, namespace_opened, next_dlmopen, &DLMOPEN);
+passing!(prctl, process_controlled, next_prctl, &PRCTL);
+passing!(syscall, system_called, next_syscall, &SYSCALL);
+
+unsafe extern "C" fn thread_created() {
+    thread::note(NoteKind::ThreadCreate, 0, &[], &[]);
+    expect_threads();
+}
+
+unsafe extern "C" fn library_opened(file: *const c_char) {
+    note_library(file);
+}
+
+unsafe extern "C" fn namespace_opened(_: usize, file: *const c_char) {
+    note_library(file);
+}
+
+fn note_library(file: *const c_char) {
+    // What was loaded before is listed here, since nothing runs of ours when `dlopen` returns.
+    modules::refresh();
+    let text = if file.is_null() {
+        &[]
+    } else {
+        // SAFETY: dlopen takes null or a C string.
+        unsafe { CStr::from_ptr(file) }.to_bytes()
+    };
+    thread::note(NoteKind::Dlopen, 0, &[], text);
+}
+
+with_caller!(dlclose, 1, dlclose_entry);
+
+unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
+    modules::refresh();
+    // SAFETY: the type of dlclose.
+    let result = unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> isize>(or_failing(&DLCLOSE))(
+            handle,
+        )
+    };
+    modules::refresh();
+    thread::note(NoteKind::Dlclose, caller, &[handle as u64, result as u64], &[]);
+    result
+}
+
+unsafe extern "C" fn process_controlled(operation: usize, value: usize) {
+    const PR_SET_SECCOMP: usize = 22;
+    if operation as u32 as usize == PR_SET_SECCOMP {
+        sandboxed(value);
+    }
+}
+
+unsafe extern "C" fn system_called(number: usize, operation: usize) {
+    if number == SYS_SECCOMP {
+        sandboxed(operation);
+    }
+}
+
+/// A filter is about to be installed: from here on waiting only spins.
+fn sandboxed(operation: usize) {
+    STATE.sandboxed.store(1, Ordering::Relaxed);
+    thread::note(NoteKind::Seccomp, 0, &[operation as u64], &[]);
+}
+
+with_caller!(MPI_Init, 2, mpi_init_entry);
+with_caller!(MPI_Init_thread, 4, mpi_init_thread_entry);
+
+unsafe extern "C" fn mpi_init_entry(argc: usize, argv: usize, caller: usize) -> isize {
+    type Init = unsafe extern "C" fn(usize, usize) -> isize;
+    thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+    // SAFETY: the type of MPI_Init.
+    let result = unsafe { core::mem::transmute::<usize, Init>(or_failing(&MPI_INIT))(argc, argv) };
+    thread::note(NoteKind::MpiInitReturn, caller, &[result as u64], &[]);
+    result
+}
+
+unsafe extern "C" fn mpi_init_thread_entry(
+    argc: usize,
+    argv: usize,
+    required: usize,
+    provided: usize,
+    caller: usize,
+) -> isize {
+    type Init = unsafe extern "C" fn(usize, usize, usize, usize) -> isize;
+    thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+    // SAFETY: the type of MPI_Init_thread.
+    let result = unsafe {
+        core::mem::transmute::<usize, Init>(or_failing(&MPI_INIT_THREAD))(
+            argc, argv, required, provided,
+        )
+    };
+    thread::note(NoteKind::MpiInitReturn, caller, &[result as u64], &[]);
+    result
+}

@@ -1,0 +1,141 @@
+//! The list of mapped modules, with build ids, so that a caller's address has a name later.
+//!
+//! Listed in the constructor, around `dlclose`, at the next `dlopen` after one, and at the end; never
+//! in a hook of the allocator, since the loader's lock is taken.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use heaptape_wire::note::{MAX_TEXT, NoteKind};
+
+use crate::thread;
+
+/// `struct dl_phdr_info` of <link.h>.
+#[repr(C)]
+struct Info {
+    bias: usize,
+    name: *const c_char,
+    headers: *const Header,
+    count: u16,
+    added: u64,
+    removed: u64,
+}
+
+/// `Elf64_Phdr` of <elf.h>.
+#[repr(C)]
+struct Header {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_size: u64,
+    memory_size: u64,
+    align: u64,
+}
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const BUILD_ID_BYTES: usize = 20;
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        visit: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+/// Modules ever loaded and unloaded, when the list was last written.
+static SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
+
+struct Listing {
+    generation: Option<u64>,
+}
+
+/// Writes the list of modules, if it has changed since it was last written.
+pub fn refresh() {
+    let mut listing = Listing { generation: None };
+    // SAFETY: the callback only reads what the loader hands it.
+    unsafe { dl_iterate_phdr(visit, (&raw mut listing).cast()) };
+    if let Some(generation) = listing.generation {
+        SEEN.store(generation, Ordering::Relaxed);
+        thread::note(NoteKind::ModulesEnd, 0, &[], &[]);
+    }
+}
+
+/// The list as the next process sees it is not written yet.
+pub fn forget() {
+    SEEN.store(u64::MAX, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the loader's and our own structures.
+    let (info, listing) = unsafe { (&*info, &mut *data.cast::<Listing>()) };
+    if listing.generation.is_none() {
+        let counted = size >= core::mem::offset_of!(Info, removed) + 8;
+        let generation = if counted { info.added.wrapping_add(info.removed << 32) } else { 0 };
+        if generation == SEEN.load(Ordering::Relaxed) {
+            return 1;
+        }
+        listing.generation = Some(generation);
+    }
+    describe(info);
+    0
+}
+
+fn describe(info: &Info) {
+    let (mut low, mut high) = (u64::MAX, 0);
+    let mut text = [0u8; MAX_TEXT];
+    for i in 0..info.count as usize {
+        // SAFETY: the loader's table of program headers.
+        let header = unsafe { &*info.headers.add(i) };
+        match header.kind {
+            PT_LOAD => {
+                low = low.min(header.address);
+                high = high.max(header.address + header.memory_size);
+            }
+            PT_NOTE => copy_build_id(info.bias, header, &mut text),
+            _ => {}
+        }
+    }
+    if low > high {
+        return;
+    }
+    let path = if info.name.is_null() {
+        &[]
+    } else {
+        // SAFETY: the loader's name of the module, a C string.
+        unsafe { CStr::from_ptr(info.name) }.to_bytes()
+    };
+    let mut length = BUILD_ID_BYTES + 1;
+    for (to, &from) in text[length..].iter_mut().zip(path) {
+        *to = from;
+        length += 1;
+    }
+    let bias = info.bias as u64;
+    thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
+}
+
+/// Puts the GNU build id of a note segment at the start of `text`, and its length behind it.
+fn copy_build_id(bias: usize, header: &Header, text: &mut [u8; MAX_TEXT]) {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let start = (bias as u64 + header.address) as *const u8;
+    let total = header.memory_size as usize;
+    let mut at = 0;
+    while at + 12 <= total {
+        // SAFETY: within the note segment, which is mapped and readable.
+        let word = |i: usize| unsafe { start.add(at + 4 * i).cast::<u32>().read_unaligned() };
+        let (name, desc, kind) = (word(0) as usize, word(1) as usize, word(2));
+        let body = at + 12 + name.next_multiple_of(4);
+        if kind == NT_GNU_BUILD_ID && name == 4 && body + desc <= total {
+            let length = desc.min(BUILD_ID_BYTES);
+            for (i, to) in text[..length].iter_mut().enumerate() {
+                // SAFETY: within the note segment.
+                *to = unsafe { start.add(body + i).read() };
+            }
+            text[BUILD_ID_BYTES] = length as u8;
+            return;
+        }
+        at = body + desc.next_multiple_of(4);
+    }
+}

@@ -1,0 +1,268 @@
+//! The functions behind ours: the allocator that the program would have used, and libc.
+//!
+//! They are looked up once, at the first call of any hook: before the constructors of libraries that
+//! allocate, and after the loader has bound everything. What is asked for while the look-up runs is
+//! served from a small static region that `free` recognises.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn __errno_location() -> *mut c_int;
+}
+
+// The oldest version of dlsym: the default one of newer glibc would keep us from loading on older.
+core::arch::global_asm!(".symver dlsym, dlsym@GLIBC_2.2.5");
+
+const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+const RTLD_LAZY_NOLOAD: c_int = 1 | 4;
+
+pub type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
+pub type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
+pub type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
+pub type Free = unsafe extern "C" fn(*mut u8);
+pub type Aligned = unsafe extern "C" fn(usize, usize) -> *mut u8;
+pub type PosixMemalign = unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int;
+pub type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
+
+/// The next allocator. Until it is looked up, every entry leads to the look-up.
+pub struct Next {
+    pub malloc: Malloc,
+    pub calloc: Calloc,
+    pub realloc: Realloc,
+    pub free: Free,
+    pub memalign: Aligned,
+    pub aligned_alloc: Aligned,
+    pub valloc: Malloc,
+    pub pvalloc: Malloc,
+    pub posix_memalign: PosixMemalign,
+    pub usable_size: UsableSize,
+}
+
+struct Table(UnsafeCell<Next>);
+
+// SAFETY: written once, by the thread that makes the first call, before there are others.
+unsafe impl Sync for Table {}
+
+static NEXT: Table = Table(UnsafeCell::new(Next {
+    malloc: first_malloc,
+    calloc: first_calloc,
+    realloc: first_realloc,
+    free: first_free,
+    memalign: first_aligned,
+    aligned_alloc: first_aligned,
+    valloc: first_malloc,
+    pvalloc: first_malloc,
+    posix_memalign: first_posix_memalign,
+    usable_size: first_usable_size,
+}));
+
+/// The next allocator's functions.
+#[inline(always)]
+pub fn next() -> &'static Next {
+    // SAFETY: see `Table`.
+    unsafe { &*NEXT.0.get() }
+}
+
+const UNKNOWN: u32 = 0;
+const LOOKING: u32 = 1;
+const KNOWN: u32 = 2;
+static STATE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Looks the next functions up, once. False while that is under way.
+pub fn look_up() -> bool {
+    match STATE.compare_exchange(UNKNOWN, LOOKING, Ordering::AcqRel, Ordering::Acquire) {
+        Err(KNOWN) => return true,
+        Err(_) => return false,
+        Ok(_) => {}
+    }
+    let table = NEXT.0.get();
+    macro_rules! find {
+        ($field:ident, $name:literal, $type:ty) => {
+            let found = symbol($name);
+            // SAFETY: the symbol with this name has this type, in every libc and allocator; the table
+            // is written before it is used (see `Table`).
+            unsafe {
+                (*table).$field = if found != 0 {
+                    core::mem::transmute::<usize, $type>(found)
+                } else {
+                    core::mem::transmute::<Missing, $type>(missing)
+                };
+            }
+        };
+    }
+    find!(malloc, c"malloc", Malloc);
+    find!(calloc, c"calloc", Calloc);
+    find!(realloc, c"realloc", Realloc);
+    find!(free, c"free", Free);
+    find!(memalign, c"memalign", Aligned);
+    find!(aligned_alloc, c"aligned_alloc", Aligned);
+    find!(valloc, c"valloc", Malloc);
+    find!(pvalloc, c"pvalloc", Malloc);
+    find!(posix_memalign, c"posix_memalign", PosixMemalign);
+    find!(usable_size, c"malloc_usable_size", UsableSize);
+    STATE.store(KNOWN, Ordering::Release);
+    true
+}
+
+/// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
+pub fn symbol(name: &core::ffi::CStr) -> usize {
+    // SAFETY: a C string; dlsym may be called at any time after relocation.
+    unsafe { dlsym(RTLD_NEXT, name.as_ptr()) as usize }
+}
+
+/// The address of a symbol of a library that is loaded already but perhaps in no global scope; 0
+/// when there is none. Not for hooks.
+pub fn symbol_of(library: &core::ffi::CStr, name: &core::ffi::CStr) -> usize {
+    let dlopen = DLOPEN.address();
+    if dlopen == 0 {
+        return 0;
+    }
+    // SAFETY: the type of dlopen; RTLD_NOLOAD only finds what is there.
+    unsafe {
+        let dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
+            core::mem::transmute(dlopen);
+        let handle = dlopen(library.as_ptr(), RTLD_LAZY_NOLOAD);
+        if handle.is_null() { 0 } else { dlsym(handle, name.as_ptr()) as usize }
+    }
+}
+
+/// A next function that is looked up when it is first needed, outside the hot path.
+pub struct Late {
+    name: &'static core::ffi::CStr,
+    address: AtomicUsize,
+}
+
+impl Late {
+    pub const fn new(name: &'static core::ffi::CStr) -> Late {
+        Late { name, address: AtomicUsize::new(0) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static core::ffi::CStr {
+        self.name
+    }
+
+    /// Its address; 0 when there is none.
+    pub fn address(&self) -> usize {
+        match self.address.load(Ordering::Relaxed) {
+            0 => {
+                let found = symbol(self.name);
+                self.address.store(found, Ordering::Relaxed);
+                found
+            }
+            known => known,
+        }
+    }
+}
+
+/// libc's `dlopen`, behind ours.
+pub static DLOPEN: Late = Late::new(c"dlopen");
+
+/// Sets errno, where a function of ours stands in for one that libc lacks or that failed before it.
+pub fn set_errno(error: c_int) {
+    // SAFETY: libc's own word of this thread.
+    unsafe { *__errno_location() = error };
+}
+
+pub const ENOMEM: c_int = 12;
+pub const ENOSYS: c_int = 38;
+
+// --- before the look-up ---------------------------------------------------------------------------
+
+const EARLY_BYTES: usize = 64 << 10;
+
+#[repr(C, align(16))]
+struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
+
+// SAFETY: stretches of it are handed out once each.
+unsafe impl Sync for Early {}
+
+static EARLY: Early = Early(UnsafeCell::new([0; EARLY_BYTES]));
+static EARLY_USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a block is one of those handed out during the look-up.
+#[inline(always)]
+pub fn is_early(block: *mut u8) -> bool {
+    (block as usize).wrapping_sub(EARLY.0.get() as usize) < EARLY_BYTES
+}
+
+/// A block from the static region, zeroed, aligned to 16 bytes; null when it is used up.
+fn early(size: usize) -> *mut u8 {
+    let Some(need) = size.checked_next_multiple_of(16).and_then(|n| n.checked_add(16)) else {
+        return core::ptr::null_mut();
+    };
+    if need > EARLY_BYTES {
+        return core::ptr::null_mut();
+    }
+    let start = EARLY_USED.fetch_add(need, Ordering::Relaxed);
+    if start + need > EARLY_BYTES {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: this stretch lies in the region and is handed out once; its first word keeps the size.
+    unsafe {
+        let block = EARLY.0.get().cast::<u8>().add(start + 16);
+        block.sub(16).cast::<usize>().write(size);
+        block
+    }
+}
+
+/// The size of a block from the static region.
+pub fn early_size(block: *mut u8) -> usize {
+    // SAFETY: `early` wrote it there.
+    unsafe { block.sub(16).cast::<usize>().read() }
+}
+
+type Missing = unsafe extern "C" fn() -> usize;
+
+/// Stands for a function that the next allocator does not have: no block, size 0.
+unsafe extern "C" fn missing() -> usize {
+    0
+}
+
+unsafe extern "C" fn first_malloc(size: usize) -> *mut u8 {
+    // SAFETY: the table leads to the real function once the look-up is done.
+    if look_up() { unsafe { (next().malloc)(size) } } else { early(size) }
+}
+
+unsafe extern "C" fn first_calloc(count: usize, size: usize) -> *mut u8 {
+    if look_up() {
+        // SAFETY: as above.
+        unsafe { (next().calloc)(count, size) }
+    } else {
+        count.checked_mul(size).map_or(core::ptr::null_mut(), early)
+    }
+}
+
+unsafe extern "C" fn first_realloc(block: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: as above. (Blocks of the static region never come here.)
+    if look_up() { unsafe { (next().realloc)(block, size) } } else { early(size) }
+}
+
+unsafe extern "C" fn first_free(block: *mut u8) {
+    if look_up() {
+        // SAFETY: as above.
+        unsafe { (next().free)(block) }
+    }
+}
+
+unsafe extern "C" fn first_aligned(align: usize, size: usize) -> *mut u8 {
+    if look_up() {
+        // SAFETY: as above.
+        unsafe { (next().memalign)(align, size) }
+    } else {
+        core::ptr::null_mut()
+    }
+}
+
+unsafe extern "C" fn first_posix_memalign(out: *mut *mut u8, align: usize, size: usize) -> c_int {
+    // SAFETY: as above.
+    if look_up() { unsafe { (next().posix_memalign)(out, align, size) } } else { ENOMEM }
+}
+
+unsafe extern "C" fn first_usable_size(block: *mut u8) -> usize {
+    // SAFETY: as above.
+    if look_up() { unsafe { (next().usable_size)(block) } } else { 0 }
+}

@@ -1,0 +1,351 @@
+//! A thread's place to write: its slot, its chunk, and one record after another.
+//!
+//! A [`ThreadSlot`] lies in memory that the kernel wipes in a forked child, so a child's first record
+//! finds no room and goes the slow way, where the child makes itself known. While a record is being
+//! written the slot has no room either, so a signal handler that calls the allocator just then is
+//! counted as dropped and disturbs nothing.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+use heaptape_wire::chunk::{self, ChunkHeader, HEADER_BYTES, LARGE_BYTES, Owner, SMALL_BYTES};
+use heaptape_wire::event::{
+    self, Allocation, Call, MAX_EVENT_WORDS, Put, put_realloc_begin, put_reallocation, put_release,
+    put_time,
+};
+use heaptape_wire::note::{self, NoteKind};
+
+use crate::arch;
+use crate::lifecycle::{self, STATE};
+
+/// What a thread needs to write the next record.
+#[repr(C, align(64))]
+pub struct ThreadSlot {
+    /// Where the next record goes.
+    cursor: *mut u64,
+    /// Bytes left, plus 4; 0 while a record is being written and before the first chunk.
+    room: usize,
+    chunk: *const ChunkHeader,
+    /// Bytes written in the chunks before this one.
+    first: u64,
+    /// The session clock at the last record.
+    time: u32,
+    /// The kernel's number of the thread; 0 while the slot is blank.
+    tid: u32,
+    /// Start of the `operator new` that this thread has just entered because memory was short.
+    inside_new: usize,
+    number: u16,
+}
+
+/// `room` is never a multiple of 8, so that a full chunk (4) is not mistaken for a busy slot (0).
+const ROOM_MARK: usize = 4;
+/// Room that an event needs at the most, with the record that moves the clock before it.
+const EVENT_BYTES: usize = (MAX_EVENT_WORDS + 1) * 8;
+/// Bytes of `operator new` in which the call of `malloc` is looked for.
+const NEW_BYTES: usize = 512;
+
+/// How the process stamps its events: not at all while it has one thread.
+pub static STAMPING: AtomicU32 = AtomicU32::new(UNSTAMPED);
+pub const UNSTAMPED: u32 = 0;
+pub const BY_TSC: u32 = 1;
+pub const BY_COUNTER: u32 = 2;
+
+#[inline(always)]
+fn stamp_before() -> Option<u64> {
+    match STAMPING.load(Ordering::Relaxed) {
+        UNSTAMPED => None,
+        BY_TSC => Some(arch::stamp_before()),
+        _ => Some(next_count()),
+    }
+}
+
+#[inline(always)]
+fn stamp_after() -> Option<u64> {
+    match STAMPING.load(Ordering::Relaxed) {
+        UNSTAMPED => None,
+        BY_TSC => Some(arch::stamp_after()),
+        _ => Some(next_count()),
+    }
+}
+
+#[cold]
+fn next_count() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    COUNT.fetch_add(1, Ordering::SeqCst)
+}
+
+struct Cursor(*mut u64);
+
+impl Put for Cursor {
+    #[inline(always)]
+    fn put(&mut self, word: u64) {
+        // SAFETY: the slot had room for the longest record (see `ready`).
+        unsafe {
+            self.0.write(word);
+            self.0 = self.0.add(1);
+        }
+    }
+}
+
+/// The thread's slot, with room for `bytes` and its clock set; null when nothing is to be recorded.
+#[inline(always)]
+fn ready(bytes: usize) -> *mut ThreadSlot {
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    // SAFETY: a slot, once given to a thread, stays mapped and is only touched by that thread.
+    unsafe {
+        if !slot.is_null()
+            && (*slot).room >= bytes + ROOM_MARK
+            && (*slot).time == lifecycle::clock()
+        {
+            return slot;
+        }
+    }
+    make_ready(bytes)
+}
+
+/// Writes one record into a slot that is ready for it.
+///
+/// # Safety
+/// `slot` came from [`ready`] for at least as many bytes as `write` puts.
+#[inline(always)]
+unsafe fn write(slot: *mut ThreadSlot, write: impl FnOnce(&mut Cursor)) {
+    // SAFETY: only this thread touches its slot; a signal handler in between finds no room.
+    unsafe {
+        let room = (*slot).room;
+        (*slot).room = 0;
+        compiler_fence(Ordering::SeqCst);
+        let start = (*slot).cursor;
+        let mut cursor = Cursor(start);
+        write(&mut cursor);
+        let base = (*slot).chunk.cast::<u8>().add(HEADER_BYTES);
+        (*(*slot).chunk).publish(cursor.0.cast::<u8>().offset_from(base) as usize);
+        (*slot).cursor = cursor.0;
+        compiler_fence(Ordering::SeqCst);
+        (*slot).room = room - cursor.0.offset_from(start) as usize * 8;
+    }
+}
+
+/// Records an allocation that has just been made (or has failed: address 0).
+#[inline(always)]
+pub fn allocation(call: Call, a: &Allocation) {
+    let stamp = stamp_after();
+    let slot = ready(EVENT_BYTES);
+    if slot.is_null() {
+        return;
+    }
+    // SAFETY: `ready` gave the slot for the longest event.
+    unsafe {
+        let mut call = call;
+        if (*slot).inside_new != 0 {
+            match inside_new(slot, a) {
+                Some(other) => call = other.unwrap_or(call),
+                None => return,
+            }
+        }
+        write(slot, |out| event::put_allocation(out, call, a, stamp));
+    }
+}
+
+/// The thread entered the next `operator new` after its first try failed: that one calls `malloc`
+/// again, which is no call of the program's own. `None`: leave it out (it failed again); the other
+/// answer is the call to record it as.
+///
+/// # Safety
+/// `slot` is the thread's own.
+#[cold]
+unsafe fn inside_new(slot: *mut ThreadSlot, a: &Allocation) -> Option<Option<Call>> {
+    // SAFETY: as promised.
+    unsafe {
+        let from_new = (a.caller as usize).wrapping_sub((*slot).inside_new) < NEW_BYTES;
+        if from_new && a.address == 0 {
+            return None;
+        }
+        (*slot).inside_new = 0;
+        Some(from_new.then_some(Call::New))
+    }
+}
+
+/// The thread is about to enter the next `operator new` at `address`.
+pub fn enter_new(address: usize) {
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    if !slot.is_null() {
+        // SAFETY: the thread's own slot.
+        unsafe { (*slot).inside_new = address };
+    }
+}
+
+/// Records that a block is about to be given back.
+#[inline(always)]
+pub fn release(call: Call, address: u64, caller: u64) {
+    let slot = ready(EVENT_BYTES);
+    if slot.is_null() {
+        return;
+    }
+    let stamp = stamp_before();
+    // SAFETY: `ready` gave the slot for the longest event.
+    unsafe { write(slot, |out| put_release(out, call, address, caller, stamp)) };
+}
+
+/// Records that a block is about to be reallocated, where other threads could be handed its address
+/// before the call returns; says whether it was recorded.
+#[inline(always)]
+pub fn begin_reallocation(old: u64) -> bool {
+    if STAMPING.load(Ordering::Relaxed) == UNSTAMPED {
+        return false;
+    }
+    let slot = ready(EVENT_BYTES);
+    if slot.is_null() {
+        return false;
+    }
+    let stamp = stamp_before().unwrap_or(0);
+    // SAFETY: `ready` gave the slot for the longest event.
+    unsafe { write(slot, |out| put_realloc_begin(out, old, stamp)) };
+    true
+}
+
+/// Records a reallocation that has just been made (or has failed).
+#[inline(always)]
+pub fn reallocation(call: Call, a: &Allocation, old: u64, begun: bool) {
+    let stamp = stamp_after();
+    let slot = ready(EVENT_BYTES);
+    if slot.is_null() {
+        return;
+    }
+    // SAFETY: `ready` gave the slot for the longest event.
+    unsafe { write(slot, |out| put_reallocation(out, call, a, old, begun, stamp)) };
+}
+
+/// Counts a `free(NULL)`, which is no event.
+#[inline(always)]
+pub fn free_null() {
+    let slot = ready(0);
+    if !slot.is_null() {
+        // SAFETY: a ready slot has a chunk.
+        unsafe { (*(*slot).chunk).count_free_null() };
+    }
+}
+
+/// Records something that is not a heap call.
+pub fn note(kind: NoteKind, caller: usize, args: &[u64], text: &[u8]) {
+    let stamp = stamp_after();
+    let words = note::note_words(args.len(), text.len().min(note::MAX_TEXT), stamp.is_some()) + 1;
+    let slot = ready(words * 8);
+    if slot.is_null() {
+        return;
+    }
+    // SAFETY: `ready` gave the slot for that many bytes.
+    unsafe { write(slot, |out| note::put_note(out, kind, caller as u64, args, text, stamp)) };
+}
+
+/// The slow way to a ready slot: joins the session, gives the thread a slot, takes the next chunk,
+/// moves the thread's clock.
+#[cold]
+#[inline(never)]
+fn make_ready(bytes: usize) -> *mut ThreadSlot {
+    const NOWHERE: *mut ThreadSlot = core::ptr::null_mut();
+    if !lifecycle::is_recording() {
+        return NOWHERE;
+    }
+    let mut slot = arch::thread_word() as *mut ThreadSlot;
+    // SAFETY: the thread's own slot.
+    unsafe {
+        if slot.is_null() || (*slot).tid == 0 {
+            slot = lifecycle::new_thread();
+            if slot.is_null() {
+                return NOWHERE;
+            }
+            arch::set_thread_word(slot as usize);
+        }
+        if (*slot).room == 0 && !(*slot).chunk.is_null() {
+            // A signal handler came while this thread was writing a record.
+            (*(*slot).chunk).count_dropped();
+            return NOWHERE;
+        }
+        // One word more than the record itself: the clock may have to move, too.
+        if (*slot).room < bytes + 8 + ROOM_MARK && !take_chunk(slot) {
+            return NOWHERE;
+        }
+        let now = lifecycle::clock();
+        if (*slot).time != now {
+            (*slot).time = now;
+            write(slot, |out| put_time(out, u64::from(now)));
+        }
+    }
+    slot
+}
+
+/// Seals the thread's chunk and takes the next one, waiting for it if need be.
+///
+/// # Safety
+/// `slot` is the thread's own and not busy.
+#[cold]
+unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
+    // SAFETY: as promised; chunks lie in the arena, which stays mapped.
+    unsafe {
+        let is_first = (*slot).chunk.is_null();
+        let owner = Owner {
+            slot: STATE.slot.load(Ordering::Relaxed) as u16,
+            generation: STATE.generation.load(Ordering::Relaxed),
+            thread: (*slot).number,
+        };
+        let Some((start, capacity)) = lifecycle::claim_chunk(owner, is_first) else {
+            return false;
+        };
+        if !is_first {
+            let written = (*slot).cursor.cast::<u8>().offset_from((*slot).chunk.cast::<u8>())
+                as u64
+                - HEADER_BYTES as u64;
+            (*slot).first += written;
+        }
+        let header = start.cast::<ChunkHeader>();
+        (*header).open((*slot).tid, (*slot).first);
+        // The new chunk is open before the old one is sealed: whoever sees the seal can find it.
+        if !is_first {
+            (*(*slot).chunk).seal();
+        }
+        (*slot).chunk = header;
+        (*slot).cursor = start.add(HEADER_BYTES).cast();
+        // A new chunk tells its time again, so that each can be read by itself.
+        (*slot).time = !lifecycle::clock();
+        compiler_fence(Ordering::SeqCst);
+        (*slot).room = capacity - HEADER_BYTES - 8 + ROOM_MARK;
+    }
+    true
+}
+
+impl ThreadSlot {
+    /// Prepares a blank slot for the calling thread.
+    ///
+    /// # Safety
+    /// `slot` is not in use by another thread.
+    pub unsafe fn assign(slot: *mut ThreadSlot, number: u16) {
+        // SAFETY: as promised.
+        unsafe {
+            slot.write(ThreadSlot {
+                cursor: core::ptr::null_mut(),
+                room: 0,
+                chunk: core::ptr::null(),
+                first: 0,
+                time: 0,
+                tid: arch::ask(arch::SYS_GETTID),
+                inside_new: 0,
+                number,
+            });
+        }
+    }
+}
+
+/// Claims a chunk from the arena: a small one for a thread's first, else a large one, and what there
+/// is when there is none of the kind.
+pub fn claim_now(
+    arena: heaptape_wire::session::Arena,
+    owner: Owner,
+    prefers_small: bool,
+) -> Option<(*mut u8, usize)> {
+    let small = || {
+        let start = arena.session().small_hint.load(Ordering::Relaxed) as usize;
+        chunk::claim(arena.small_owners(), start, owner).map(|i| (arena.small(i), SMALL_BYTES))
+    };
+    let large =
+        || chunk::claim(arena.large_owners(), 0, owner).map(|i| (arena.large(i), LARGE_BYTES));
+    if prefers_small { small().or_else(large) } else { large().or_else(small) }
+}

@@ -1,0 +1,192 @@
+//! What a reader of a tape may choose: a process, a range of indexes, a moment; as people write them.
+//!
+//! Only text becomes values here. [`crate::overview`] says which processes a choice means.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+/// The text is none of what can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// It names no process.
+    #[error(
+        "'{0}' names no process: give a process id, rank:R, #N for the Nth to start, or all."
+    )]
+    Process(String),
+    /// It is no range.
+    #[error("'{0}' is no range of indexes: give A..B (B excluded), A.., ..B, or one index.")]
+    Span(String),
+    /// It begins after its end.
+    #[error("The range '{0}' ends before it begins.")]
+    Backwards(String),
+    /// It is no moment.
+    #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
+    Moment(String),
+}
+
+/// Which processes of a tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessChoice {
+    /// Every process.
+    All,
+    /// Those with this process id; an exec starts another one with the same id.
+    Pid(u32),
+    /// Those with this rank in their job.
+    Rank(u32),
+    /// The one with this number, counted from 0 in order of start.
+    Number(u32),
+}
+
+impl FromStr for ProcessChoice {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        let parsed = if text == "all" {
+            Some(ProcessChoice::All)
+        } else if let Some(rank) = text.strip_prefix("rank:") {
+            rank.parse().ok().map(ProcessChoice::Rank)
+        } else if let Some(number) = text.strip_prefix('#') {
+            number.parse().ok().map(ProcessChoice::Number)
+        } else {
+            text.parse().ok().map(ProcessChoice::Pid)
+        };
+        parsed.ok_or_else(|| ChoiceError::Process(text.to_owned()))
+    }
+}
+
+/// A range of indexes `A..B`, B excluded; either may be left out, and `N` alone is `N..N+1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: u64,
+    end: Option<u64>,
+}
+
+impl Span {
+    /// Everything.
+    pub const ALL: Span = Span { start: 0, end: None };
+
+    /// The `margin` indexes before `index`, itself, and as many after it.
+    pub const fn around(index: u64, margin: u64) -> Span {
+        let end = index.saturating_add(margin).saturating_add(1);
+        Span { start: index.saturating_sub(margin), end: Some(end) }
+    }
+
+    /// The part of it that lies within `events` events.
+    pub fn within(self, events: u64) -> Range<u64> {
+        let end = self.end.unwrap_or(events).min(events);
+        self.start.min(end)..end
+    }
+}
+
+impl FromStr for Span {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        let nonsense = || ChoiceError::Span(text.to_owned());
+        let number = |s: &str| s.trim().parse::<u64>().map_err(|_| nonsense());
+        let Some((start, end)) = text.split_once("..") else {
+            let start = number(text)?;
+            return Ok(Span { start, end: Some(start.checked_add(1).ok_or_else(nonsense)?) });
+        };
+        let start = if start.trim().is_empty() { 0 } else { number(start)? };
+        let end = if end.trim().is_empty() { None } else { Some(number(end)?) };
+        match end {
+            Some(end) if end < start => Err(ChoiceError::Backwards(text.to_owned())),
+            _ => Ok(Span { start, end }),
+        }
+    }
+}
+
+/// A moment in the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// After the event with this index.
+    Index(u64),
+    /// After the event that brought the most requested bytes.
+    Peak,
+    /// After the last event.
+    End,
+    /// This many milliseconds after the recording began.
+    Millis(u64),
+}
+
+impl FromStr for Moment {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        let moment = match text {
+            "peak" => Some(Moment::Peak),
+            "end" => Some(Moment::End),
+            _ => match text.strip_suffix("ms") {
+                Some(ms) => millis(ms, 1).map(Moment::Millis),
+                None => match text.strip_suffix('s') {
+                    Some(s) => millis(s, 1000).map(Moment::Millis),
+                    None => text.parse().ok().map(Moment::Index),
+                },
+            },
+        };
+        moment.ok_or_else(|| ChoiceError::Moment(text.to_owned()))
+    }
+}
+
+/// `text` times `unit` milliseconds, rounded; times are coarse, so a double is exact enough.
+fn millis(text: &str, unit: u64) -> Option<u64> {
+    let number = text.trim().parse::<f64>().ok()?;
+    let ms = (number * unit as f64).round();
+    // Also turns away NaN and infinity.
+    (0.0..=1e15).contains(&ms).then_some(ms as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes() {
+        assert_eq!("all".parse(), Ok(ProcessChoice::All));
+        assert_eq!("4711".parse(), Ok(ProcessChoice::Pid(4711)));
+        assert_eq!("rank:0".parse(), Ok(ProcessChoice::Rank(0)));
+        assert_eq!("#2".parse(), Ok(ProcessChoice::Number(2)));
+        for text in ["", "rank:", "rank:-1", "#", "ls", "-1", "99999999999"] {
+            assert!(text.parse::<ProcessChoice>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn spans() {
+        let within = |text: &str, events| text.parse::<Span>().map(|s| s.within(events));
+        assert_eq!(within("3..7", 100), Ok(3..7));
+        assert_eq!(within("3..7", 5), Ok(3..5));
+        assert_eq!(within("3..", 5), Ok(3..5));
+        assert_eq!(within("..3", 5), Ok(0..3));
+        assert_eq!(within("4", 5), Ok(4..5));
+        assert_eq!(within("9", 5), Ok(5..5));
+        assert_eq!(within("..", 5), Ok(0..5));
+        assert_eq!(within("3..3", 5), Ok(3..3));
+        assert_eq!(Span::ALL.within(7), 0..7);
+        assert_eq!("7..3".parse::<Span>(), Err(ChoiceError::Backwards("7..3".into())));
+        for text in ["", "a", "1...2", "1..b", "-1", "18446744073709551615", "1..2..3"] {
+            assert!(text.parse::<Span>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn around_an_index() {
+        assert_eq!(Span::around(20, 10).within(100), 10..31);
+        assert_eq!(Span::around(3, 10).within(8), 0..8);
+        assert_eq!(Span::around(u64::MAX, 10).within(8), 8..8);
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!("7".parse(), Ok(Moment::Index(7)));
+        assert_eq!("peak".parse(), Ok(Moment::Peak));
+        assert_eq!("end".parse(), Ok(Moment::End));
+        assert_eq!("12.5s".parse(), Ok(Moment::Millis(12_500)));
+        assert_eq!("0.0004s".parse(), Ok(Moment::Millis(0)));
+        assert_eq!("80ms".parse(), Ok(Moment::Millis(80)));
+        for text in ["", "s", "now", "-1s", "nans", "infs", "1e300s", "1m", "-3"] {
+            assert!(text.parse::<Moment>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line: every command and option once, from which help, completions and man pages are
+//! made as well. Nothing is read or run here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use heaptape_analyze::Call;
+use heaptape_analyze::choice::{Moment, ProcessChoice, Span};
+use heaptape_report::size::{self, SizeSpan};
+
+/// A tape measure and a tape recorder for the memory of Linux programs.
+#[derive(Debug, Parser)]
+#[command(name = "heaptape", version, arg_required_else_help = true, after_help = examples([
+    ("heaptape record -o ls.tape -- ls -lR /usr/share", "record every heap call of ls"),
+    ("heaptape info ls.tape", "say what is on the tape"),
+]))]
+pub(crate) struct Cli {
+    /// When to print in colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true,
+          help = "When to print in colour: auto, always or never")]
+    pub(crate) color: Color,
+    /// Say nothing but errors on stderr
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// When to print in colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Record(Record),
+    Info(Info),
+    Events(Events),
+    Live(Live),
+    Export(Export),
+    CapturePath(CapturePath),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Record every heap call of a program and its children onto a tape
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape record -- ls -lR /usr/share", "onto ls.PID.tape"),
+    ("heaptape record -o build.tape --max-size 2G -- make -j4", "every process of a build, at most 2 GiB"),
+]))]
+pub(crate) struct Record {
+    /// The tape to write; %p stands for the command's process id, %r for its rank [default: COMMAND.PID.tape]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Run the command without address space randomisation, so that addresses repeat
+    #[arg(long)]
+    pub(crate) no_aslr: bool,
+    /// Set PYTHONMALLOC=malloc, so that Python's own small-object allocator is bypassed
+    #[arg(long)]
+    pub(crate) python_malloc: bool,
+    /// End the recording when the command ends, though children may still run
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// End the recording (not the command) when the tape has this size
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max_size: Option<u64>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true,
+          value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Say what is on a tape
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape info ls.tape", "the recording and each of its processes"),
+    ("heaptape info --json --verify ls.tape", "for a script, after checking every block of the file"),
+]))]
+pub(crate) struct Info {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Print JSON (heaptape.tape/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Read the whole tape and check it: every checksum, every count, no two live blocks overlapping
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Only this process: a process id, rank:R, or all
+    #[arg(long, value_name = "PROCESS", default_value = "all")]
+    pub(crate) process: ProcessChoice,
+}
+
+/// List the calls of a process
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape events ls.tape 1000..1020", "twenty calls"),
+    ("heaptape events ls.tape --call realloc --size 1M..", "all reallocs to 1 MiB or more"),
+]))]
+pub(crate) struct Events {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The calls from index A to B, B excluded; N alone is one call [default: all]
+    #[arg(value_name = "A..B")]
+    pub(crate) range: Option<Span>,
+    /// The ten calls before this index, the call itself and the ten after it
+    #[arg(long, value_name = "N", conflicts_with = "range")]
+    pub(crate) around: Option<u64>,
+    /// Which process: a process id or rank:R [default: the one with most events]
+    #[arg(long, value_name = "PROCESS")]
+    pub(crate) process: Option<ProcessChoice>,
+    /// Only these calls, such as malloc,free
+    #[arg(long, value_name = "CALLS", value_delimiter = ',', value_parser = call)]
+    pub(crate) call: Vec<Call>,
+    /// Only sizes from A to B, B included; a size alone is that size. Of a free it is the block's
+    #[arg(long, value_name = "A..B")]
+    pub(crate) size: Option<SizeSpan>,
+    /// Only this thread, by its number in the listing
+    #[arg(long, value_name = "T")]
+    pub(crate) thread: Option<u32>,
+    /// Print how many blocks and bytes went through each size class, instead of the calls
+    #[arg(long, conflicts_with = "notes")]
+    pub(crate) histogram: bool,
+    /// Also print what stands between the calls: mapping calls, settings, marks, samples
+    #[arg(long)]
+    pub(crate) notes: bool,
+    /// Print JSON: one object a line, or one in all with --histogram
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the blocks that are alive at a moment
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape live ls.tape --at peak", "the largest blocks when most was requested"),
+    ("heaptape live ls.tape --at end --by caller --top 5", "who made what was never freed"),
+]))]
+pub(crate) struct Live {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// When: after this many events, at the peak of requested bytes, at the end, or at a time such as 12.5s
+    #[arg(long, value_name = "INDEX|peak|end|TIME", default_value = "peak")]
+    pub(crate) at: Moment,
+    /// Which process: a process id or rank:R [default: the one with most events]
+    #[arg(long, value_name = "PROCESS")]
+    pub(crate) process: Option<ProcessChoice>,
+    /// Add the blocks up by caller or by size class
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) by: Option<By>,
+    /// Print only the largest N; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+    /// Print JSON (heaptape.live/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What live blocks are added up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// The calling place.
+    Caller,
+    /// The size class.
+    Bin,
+}
+
+/// Write the calls in another format
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape export ls.tape --to csv -o ls.csv", "every call of every process, one a line"),
+    ("heaptape export ls.tape --to csv --range 0..1000 | head", "to stdout"),
+]))]
+pub(crate) struct Export {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Format,
+    /// The file to write [default: stdout]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Which process: a process id, rank:R, or all
+    #[arg(long, value_name = "PROCESS", default_value = "all")]
+    pub(crate) process: ProcessChoice,
+    /// Of each process only the calls from index A to B, B excluded; N alone is one call
+    #[arg(long, value_name = "A..B")]
+    pub(crate) range: Option<Span>,
+}
+
+/// Formats that calls are exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Comma-separated values with a head line.
+    Csv,
+}
+
+/// Print where the capture library is, for LD_PRELOAD by hand
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape capture-path", "print the path"),
+    ("HEAPTAPE_CAPTURE=/opt/capture.so heaptape capture-path", "use another library"),
+]))]
+pub(crate) struct CapturePath {}
+
+/// Print a script that completes heaptape's commands in a shell
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape completions bash > ~/.local/share/bash-completion/completions/heaptape", "for bash"),
+    ("heaptape completions fish > ~/.config/fish/completions/heaptape.fish", "for fish"),
+]))]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the man pages into a directory
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape man ~/.local/share/man/man1", "one page for each command"),
+    ("heaptape man /tmp && man /tmp/heaptape-record.1", "read one"),
+]))]
+pub(crate) struct Man {
+    /// The directory; it is made if it is not there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// The text at the end of a command's help: two commands with what they do.
+fn examples(pairs: [(&str, &str); 2]) -> String {
+    let lines = pairs.map(|(command, purpose)| format!("  # {purpose}\n  {command}"));
+    format!("Examples:\n{}", lines.join("\n"))
+}
+
+fn call(text: &str) -> Result<Call, String> {
+    Call::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| {
+        let names = Call::ALL.map(Call::name).join(", ");
+        format!("'{text}' is no call that is recorded; those are {names}.")
+    })
+}

@@ -1,0 +1,172 @@
+//! The only place that opens files below `/proc`. Parsing is done by the modules beside it.
+//!
+//! Every function takes a process id as this process's pid namespace knows it. A process that has
+//! ended is [`Error::NoProcess`]; one that we may not look at is [`Error::Permission`].
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::maps::{self, Mapping};
+use crate::{Error, Smaps, Stat, Statm, Status, smaps, stat, statm, status};
+
+const ESRCH: i32 = 3;
+
+/// The mappings, in order of address. A zombie has none.
+pub fn maps(pid: u32) -> Result<Vec<Mapping>, Error> {
+    maps::parse(&bytes(pid, "maps")?)
+}
+
+/// `status`.
+pub fn status(pid: u32) -> Result<Status, Error> {
+    Ok(status::parse(&text(pid, "status")?))
+}
+
+/// `stat`.
+pub fn stat(pid: u32) -> Result<Stat, Error> {
+    stat::parse(&bytes(pid, "stat")?)
+}
+
+/// `statm`; `page_size` is the kernel's, in bytes.
+pub fn statm(pid: u32, page_size: u64) -> Result<Statm, Error> {
+    statm::parse(&text(pid, "statm")?, page_size)
+}
+
+/// `smaps_rollup`; [`Error::Missing`] on kernels before 4.14.
+pub fn smaps_rollup(pid: u32) -> Result<Smaps, Error> {
+    Ok(smaps::parse(&text(pid, "smaps_rollup")?))
+}
+
+/// The command's arguments. Empty for kernel threads and zombies.
+pub fn cmdline(pid: u32) -> Result<Vec<OsString>, Error> {
+    Ok(strings(&bytes(pid, "cmdline")?))
+}
+
+/// The environment as it was at the start, as `NAME=value`.
+pub fn environ(pid: u32) -> Result<Vec<OsString>, Error> {
+    Ok(strings(&bytes(pid, "environ")?))
+}
+
+/// The ids of the threads, ascending.
+pub fn tasks(pid: u32) -> Result<Vec<u32>, Error> {
+    let entries = fs::read_dir(path(pid, "task")).map_err(|e| error(pid, "task", e))?;
+    let mut ids: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// The ids of the live children of all threads, ascending. Children that end while this reads may
+/// hide others. [`Error::Missing`] on kernels that are built without the file.
+pub fn children(pid: u32) -> Result<Vec<u32>, Error> {
+    let mut ids = Vec::new();
+    for task in tasks(pid)? {
+        match text(pid, &format!("task/{task}/children")) {
+            Ok(list) => ids.extend(list.split_whitespace().filter_map(|v| v.parse::<u32>().ok())),
+            // The thread ended between the listing and now.
+            Err(Error::Missing { .. } | Error::NoProcess { .. })
+                if !path(pid, &format!("task/{task}")).exists() => {}
+            Err(e) => return Err(e),
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// The executable's path; the kernel adds ` (deleted)` when it is gone.
+pub fn exe(pid: u32) -> Result<PathBuf, Error> {
+    fs::read_link(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
+}
+
+/// The machine's name.
+pub fn hostname() -> Result<String, Error> {
+    let path = PathBuf::from("/proc/sys/kernel/hostname");
+    match fs::read(&path) {
+        Ok(name) => Ok(String::from_utf8_lossy(name.trim_ascii()).into_owned()),
+        Err(source) => Err(Error::Io { path, source }),
+    }
+}
+
+fn path(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+fn bytes(pid: u32, file: &str) -> Result<Vec<u8>, Error> {
+    fs::read(path(pid, file)).map_err(|e| error(pid, file, e))
+}
+
+fn text(pid: u32, file: &str) -> Result<String, Error> {
+    bytes(pid, file).map(|b| String::from_utf8_lossy(&b).into_owned())
+}
+
+fn strings(bytes: &[u8]) -> Vec<OsString> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes.split(|&b| b == 0).map(|s| OsString::from_vec(s.to_vec())).collect()
+}
+
+fn error(pid: u32, file: &str, source: io::Error) -> Error {
+    let whole = path(pid, file);
+    if source.raw_os_error() == Some(ESRCH) {
+        return Error::NoProcess { pid };
+    }
+    match source.kind() {
+        ErrorKind::NotFound if path(pid, "").exists() => Error::Missing { path: whole },
+        ErrorKind::NotFound => Error::NoProcess { pid },
+        ErrorKind::PermissionDenied => Error::Permission { path: whole },
+        _ => Error::Io { path: whole, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process;
+
+    #[test]
+    fn this_process_is_readable() {
+        let pid = process::id();
+        assert_eq!(status(pid).unwrap().tgid, Some(pid));
+        assert_eq!(stat(pid).unwrap().pid, pid);
+        assert!(statm(pid, 4096).unwrap().resident > 0);
+        assert!(maps::system(&maps(pid).unwrap()) > 0);
+        assert!(tasks(pid).unwrap().contains(&pid));
+        assert!(!cmdline(pid).unwrap().is_empty());
+        assert_eq!(exe(pid).unwrap(), std::env::current_exe().unwrap());
+    }
+
+    #[test]
+    fn a_child_is_found() {
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = children(process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match found {
+            Ok(ids) => assert!(ids.contains(&child.id())),
+            // The file depends on a kernel option.
+            Err(e) => assert!(matches!(e, Error::Missing { .. }), "{e}"),
+        }
+    }
+
+    #[test]
+    fn no_process_is_told_apart() {
+        // Beyond the largest id that Linux gives.
+        let pid = 1 << 23;
+        assert!(matches!(status(pid), Err(Error::NoProcess { .. })));
+        assert!(matches!(tasks(pid), Err(Error::NoProcess { .. })));
+        assert_eq!(exe(pid).unwrap_err().to_string(), "There is no process 8388608.");
+    }
+
+    #[test]
+    fn lists_of_strings() {
+        assert!(strings(b"").is_empty());
+        assert_eq!(strings(b"a\0"), ["a"]);
+        assert_eq!(strings(b"a\0\0b c\0"), ["a", "", "b c"]);
+        assert_eq!(strings(b"rewritten title"), ["rewritten title"]);
+    }
+}

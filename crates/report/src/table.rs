@@ -1,0 +1,109 @@
+//! Tables for people: aligned columns, wrapped to the width of the terminal.
+
+use std::io::{self, Write};
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Row, presets};
+
+/// The width of what is no terminal, in columns.
+pub const DEFAULT_WIDTH: u16 = 80;
+
+/// How tables look where they are going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The width in columns.
+    pub width: u16,
+    /// Whether the heads are printed bold.
+    pub color: bool,
+}
+
+/// Where a column's cells stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// At the left: names.
+    Left,
+    /// At the right: numbers.
+    Right,
+}
+
+/// A table that grows by rows.
+pub struct Table {
+    inner: comfy_table::Table,
+    aligns: Vec<Align>,
+}
+
+impl Table {
+    /// An empty table with these columns.
+    pub fn new(style: Style, columns: &[(&str, Align)]) -> Table {
+        let mut inner = comfy_table::Table::new();
+        inner.load_preset(presets::NOTHING);
+        inner.set_content_arrangement(ContentArrangement::Dynamic);
+        inner.set_width(style.width);
+        if style.color {
+            inner.enforce_styling();
+        } else {
+            inner.force_no_tty();
+        }
+        let aligns: Vec<Align> = columns.iter().map(|c| c.1).collect();
+        let heads = columns.iter().map(|&(head, align)| {
+            let cell = cell(head.to_owned(), align);
+            if style.color { cell.add_attribute(Attribute::Bold) } else { cell }
+        });
+        inner.set_header(Row::from(heads.collect::<Vec<_>>()));
+        Table { inner, aligns }
+    }
+
+    /// Adds a row; there is one text for each column.
+    pub fn row<S: Into<String>>(&mut self, texts: impl IntoIterator<Item = S>) {
+        let cells = texts.into_iter().zip(&self.aligns).map(|(text, &a)| cell(text.into(), a));
+        self.inner.add_row(cells.collect::<Vec<_>>());
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Writes the table, each line ended and without blanks at its end.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in self.inner.lines() {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn cell(text: String, align: Align) -> Cell {
+    Cell::new(text).set_alignment(match align {
+        Align::Left => CellAlignment::Left,
+        Align::Right => CellAlignment::Right,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(width: u16, rows: &[[&str; 2]]) -> String {
+        let style = Style { width, color: false };
+        let mut table = Table::new(style, &[("name", Align::Left), ("bytes", Align::Right)]);
+        for row in rows {
+            table.row(*row);
+        }
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers_stand_right() {
+        let text = render(80, &[["a", "1"], ["bb", "1000000"]]);
+        assert_eq!(text, " name    bytes\n a           1\n bb    1000000\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_wraps() {
+        let text = render(24, &[["a long name that goes on", "1000"]]);
+        assert!(text.lines().all(|line| line.len() <= 24), "{text}");
+        assert!(text.lines().count() > 2);
+    }
+}

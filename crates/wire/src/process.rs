@@ -1,0 +1,203 @@
+//! A process slot: how a process makes itself known to the collector.
+//!
+//! Claiming is one compare-and-swap that also names the process, as with chunks.
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Processes that can be covered at the same time.
+pub const SLOTS: usize = 1024;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 8 << 10;
+/// Threads that one process can have at the same time.
+pub const THREADS: usize = 16384;
+/// Bytes of command line that a slot holds.
+pub const COMMAND_BYTES: usize = 5 << 10;
+
+const NONE: u64 = 0;
+const FREE: u64 = 1 << 32;
+const CLAIMED: u64 = 2 << 32;
+const LIVE: u64 = 3 << 32;
+
+/// How a process came to run the capture library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Origin {
+    /// The library was loaded with a new program.
+    Exec = 1,
+    /// The process is a copy of a covered one.
+    Fork = 2,
+}
+
+/// What a process tells of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Its process id, as it sees it.
+    pub pid: u32,
+    /// Its parent's process id, as it sees it.
+    pub ppid: u32,
+    /// How it came to be.
+    pub origin: Origin,
+    /// The slot it was copied from (fork).
+    pub parent_slot: u32,
+    /// That slot's generation (fork).
+    pub parent_generation: u32,
+    /// The number of the fork in the parent's stream (fork); 0 when it was not announced.
+    pub fork: u32,
+}
+
+/// A slot of the process table.
+#[repr(C, align(64))]
+pub struct ProcessSlot {
+    state: AtomicU64,
+    generation: AtomicU32,
+    ppid: AtomicU32,
+    origin: AtomicU32,
+    parent_slot: AtomicU32,
+    parent_generation: AtomicU32,
+    fork: AtomicU32,
+    command_len: AtomicU32,
+    detached: AtomicU32,
+    /// One bit a thread number that may be used again, set by the collector.
+    reusable: [AtomicU64; THREADS / 64],
+    command: [AtomicU64; COMMAND_BYTES / 8],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<ProcessSlot>() <= SLOT_BYTES);
+
+/// Where a slot stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// Not offered.
+    None,
+    /// Offered.
+    Free,
+    /// Claimed by the process with this id, which has not said all yet.
+    Claimed(u32),
+    /// The process with this id runs.
+    Live(u32),
+}
+
+impl ProcessSlot {
+    /// Where the slot stands.
+    pub fn state(&self) -> SlotState {
+        let word = self.state.load(Ordering::Acquire);
+        match word & !0xffff_ffff {
+            FREE => SlotState::Free,
+            CLAIMED => SlotState::Claimed(word as u32),
+            LIVE => SlotState::Live(word as u32),
+            _ => SlotState::None,
+        }
+    }
+
+    /// The generation of the slot.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Collector: offers the slot under a new generation.
+    pub fn offer(&self, generation: u32) {
+        self.generation.store(generation, Ordering::Relaxed);
+        self.command_len.store(0, Ordering::Relaxed);
+        self.detached.store(0, Ordering::Relaxed);
+        for word in &self.reusable {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.state.store(FREE, Ordering::Release);
+    }
+
+    /// Collector: takes the slot out of the table.
+    pub fn withdraw(&self) {
+        self.state.store(NONE, Ordering::Release);
+    }
+
+    /// Process: claims the slot if it is free.
+    pub fn claim(&self, pid: u32) -> bool {
+        self.state
+            .compare_exchange(FREE, CLAIMED | u64::from(pid), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Process: says what it is; from here on the collector follows it.
+    pub fn register(&self, r: &Registration) {
+        self.ppid.store(r.ppid, Ordering::Relaxed);
+        self.origin.store(r.origin as u32, Ordering::Relaxed);
+        self.parent_slot.store(r.parent_slot, Ordering::Relaxed);
+        self.parent_generation.store(r.parent_generation, Ordering::Relaxed);
+        self.fork.store(r.fork, Ordering::Relaxed);
+        self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
+    }
+
+    /// Collector: what a live process has said.
+    pub fn registration(&self) -> Option<Registration> {
+        let SlotState::Live(pid) = self.state() else { return None };
+        Some(Registration {
+            pid,
+            ppid: self.ppid.load(Ordering::Relaxed),
+            origin: if self.origin.load(Ordering::Relaxed) == Origin::Fork as u32 {
+                Origin::Fork
+            } else {
+                Origin::Exec
+            },
+            parent_slot: self.parent_slot.load(Ordering::Relaxed),
+            parent_generation: self.parent_generation.load(Ordering::Relaxed),
+            fork: self.fork.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Process: its command line, arguments ended by zero bytes; what does not fit is cut.
+    pub fn set_command(&self, bytes: impl Iterator<Item = u8>) {
+        let (mut len, mut word) = (0usize, 0u64);
+        for byte in bytes.take(COMMAND_BYTES) {
+            word |= u64::from(byte) << (8 * (len % 8));
+            len += 1;
+            if len.is_multiple_of(8) {
+                self.command[len / 8 - 1].store(word, Ordering::Relaxed);
+                word = 0;
+            }
+        }
+        if !len.is_multiple_of(8) {
+            self.command[len / 8].store(word, Ordering::Relaxed);
+        }
+        self.command_len.store(len as u32, Ordering::Release);
+    }
+
+    /// Collector: the command line's bytes; empty while it is not known.
+    pub fn command(&self) -> impl Iterator<Item = u8> + '_ {
+        let len = (self.command_len.load(Ordering::Acquire) as usize).min(COMMAND_BYTES);
+        (0..len).map(|i| (self.command[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+    }
+
+    /// Collector: thread number `thread` is not in use any more.
+    pub fn recycle_thread(&self, thread: u16) {
+        if let Some(word) = self.reusable.get(thread as usize / 64) {
+            word.fetch_or(1 << (thread % 64), Ordering::Release);
+        }
+    }
+
+    /// Process: takes a thread number that is not in use any more.
+    pub fn reuse_thread(&self) -> Option<u16> {
+        for (i, word) in self.reusable.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                let seen = word.fetch_and(!(1 << bit), Ordering::AcqRel);
+                if seen & 1 << bit != 0 {
+                    return Some((i * 64) as u16 + bit as u16);
+                }
+                bits = seen & !(1 << bit);
+            }
+        }
+        None
+    }
+
+    /// Process: it records no more.
+    pub fn detach(&self) {
+        self.detached.store(1, Ordering::Release);
+    }
+
+    /// Collector: whether the process said that it records no more.
+    pub fn is_detached(&self) -> bool {
+        self.detached.load(Ordering::Acquire) != 0
+    }
+}

@@ -1,0 +1,308 @@
+//! The arena: one file, mapped by the collector and by every covered process.
+//!
+//! ```text
+//! page 0     the session header
+//! …          announcements of execs
+//! …          owner words of the large chunks, then of the small ones
+//! …          the process slots
+//! …          the extents: 64 KiB each, one large chunk or sixteen small ones
+//! ```
+//!
+//! The file is sparse and 64 MiB long, which is also the address space it takes in a process. The
+//! collector allocates a page before it offers what lies in it, so that a full file system never
+//! becomes a SIGBUS in the program.
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
+use crate::process::{SLOT_BYTES, SLOTS};
+
+/// Bytes of the whole arena.
+pub const ARENA_BYTES: usize = 64 << 20;
+/// The first word of an arena.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
+/// The version of this layout; a library only joins a session of its own version.
+pub const VERSION: u32 = 1;
+/// The environment variable that names the arena's path.
+pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
+
+/// Announcements of execs that can be open at the same time.
+pub const INTENTS: usize = 128;
+/// Bytes of the page that the header takes.
+pub const HEADER_BYTES: usize = 4096;
+/// Where the announcements of execs begin.
+pub const INTENTS_AT: usize = HEADER_BYTES;
+const INTENT_BYTES: usize = 256;
+/// Where the owner words of the large chunks begin.
+pub const LARGE_OWNERS_AT: usize = INTENTS_AT + INTENTS * INTENT_BYTES;
+/// Extents in the arena.
+pub const EXTENTS: usize = 880;
+/// Where the owner words of the small chunks begin.
+pub const SMALL_OWNERS_AT: usize = LARGE_OWNERS_AT + EXTENTS * 8;
+/// Small chunks in the arena, were all extents cut.
+pub const SMALLS: usize = EXTENTS * SMALL_PER_EXTENT;
+/// Where the process slots begin.
+pub const SLOTS_AT: usize = (SMALL_OWNERS_AT + SMALLS * 8).next_multiple_of(SLOT_BYTES);
+/// Where the extents begin.
+pub const EXTENTS_AT: usize = (SLOTS_AT + SLOTS * SLOT_BYTES).next_multiple_of(LARGE_BYTES);
+
+const _: () = assert!(EXTENTS_AT + EXTENTS * LARGE_BYTES <= ARENA_BYTES);
+
+/// How events of different threads are put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stamp {
+    /// The processor's time stamp counter, where the kernel trusts it.
+    Tsc = 1,
+    /// A counter that all threads of a process share.
+    Counter = 2,
+}
+
+/// The bit that the kernel sets in the guard word when the collector dies (`FUTEX_OWNER_DIED`).
+pub const OWNER_DIED: u32 = 0x4000_0000;
+/// Bytes set aside for the collector's robust mutex; its first word is the guard word.
+pub const GUARD_BYTES: usize = 64;
+
+const STARTING: u32 = 0;
+const OPEN: u32 = 1;
+const ENDED: u32 = 2;
+
+/// The header of the arena.
+#[repr(C, align(64))]
+pub struct Session {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    state: AtomicU32,
+    stamp: AtomicU32,
+    /// Ticks of the time stamp counter in a millisecond.
+    pub tsc_per_ms: AtomicU32,
+    /// The first small chunk that may be free.
+    pub small_hint: AtomicU32,
+    /// Processes that found no free slot.
+    pub turned_away: AtomicU32,
+    /// Threads that wait for a chunk.
+    pub waiting: AtomicU32,
+    /// Process slots whose memory is there.
+    pub slots_ready: AtomicU32,
+    _pad: [AtomicU32; 4],
+    /// A robust process-shared mutex that the collector holds as long as it lives.
+    pub guard: Guard,
+    clock: ClockLine,
+    beat: ClockLine,
+}
+
+/// Room for a robust mutex, whose first word the kernel marks when its holder dies.
+#[repr(C, align(64))]
+pub struct Guard {
+    word: AtomicU32,
+    _rest: [AtomicU32; GUARD_BYTES / 4 - 1],
+}
+
+#[repr(C, align(64))]
+struct ClockLine(AtomicU32);
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Session>() <= HEADER_BYTES);
+
+impl Session {
+    /// Collector: opens the session.
+    pub fn open(&self, stamp: Stamp, tsc_per_ms: u32) {
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.stamp.store(stamp as u32, Ordering::Relaxed);
+        self.tsc_per_ms.store(tsc_per_ms.max(1), Ordering::Relaxed);
+        self.state.store(OPEN, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether the header is one that this version can join.
+    pub fn is_joinable(&self) -> bool {
+        self.magic.load(Ordering::Acquire) == MAGIC
+            && self.version.load(Ordering::Relaxed) == VERSION
+            && self.state.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Whether recording goes on.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state.load(Ordering::Acquire), STARTING | ENDED)
+    }
+
+    /// Collector: recording is over; every process passes its calls through from its next chunk on.
+    pub fn end(&self) {
+        self.state.store(ENDED, Ordering::Release);
+    }
+
+    /// How events are stamped.
+    pub fn stamp(&self) -> Stamp {
+        if self.stamp.load(Ordering::Relaxed) == Stamp::Tsc as u32 {
+            Stamp::Tsc
+        } else {
+            Stamp::Counter
+        }
+    }
+
+    /// Whether the collector's end has been noticed by the kernel.
+    pub fn is_orphaned(&self) -> bool {
+        self.guard.word.load(Ordering::Acquire) & OWNER_DIED != 0
+    }
+
+    /// Milliseconds since the session began; a few behind at the most.
+    #[inline(always)]
+    pub fn clock(&self) -> u32 {
+        self.clock.0.load(Ordering::Relaxed)
+    }
+
+    /// Collector: moves the clock.
+    pub fn set_clock(&self, ms: u32) {
+        self.clock.0.store(ms, Ordering::Relaxed);
+    }
+
+    /// A word that changes as long as the collector works.
+    pub fn heartbeat(&self) -> u32 {
+        self.beat.0.load(Ordering::Relaxed)
+    }
+
+    /// Collector: it still works.
+    pub fn beat(&self) {
+        self.beat.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a file name in an announcement.
+pub const INTENT_TEXT: usize = 232;
+
+/// The announcement that a process is about to become another program.
+///
+/// A process that announced one and did not register again runs a program that can't be covered.
+#[repr(C)]
+pub struct Intent {
+    /// 0 free, otherwise the process id.
+    pid: AtomicU32,
+    len: AtomicU32,
+    spawned: AtomicU32,
+    _pad: AtomicU32,
+    text: [AtomicU64; INTENT_TEXT / 8],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Intent>() <= INTENT_BYTES);
+
+impl Intent {
+    /// Process: takes the announcement if it is free.
+    pub fn claim(&self, pid: u32) -> bool {
+        self.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Process: names the file it is about to run, or (`spawned`) that a new process already runs.
+    pub fn announce(&self, file: impl Iterator<Item = u8>, spawned: bool) {
+        self.spawned.store(u32::from(spawned), Ordering::Relaxed);
+        let mut len = 0;
+        let mut word = 0u64;
+        for byte in file.take(INTENT_TEXT) {
+            word |= u64::from(byte) << (8 * (len % 8));
+            self.text[len / 8].store(word, Ordering::Relaxed);
+            len += 1;
+            if len.is_multiple_of(8) {
+                word = 0;
+            }
+        }
+        self.len.store(len as u32 + 1, Ordering::Release);
+    }
+
+    /// Either side: the announcement is over.
+    pub fn clear(&self) {
+        self.len.store(0, Ordering::Relaxed);
+        self.pid.store(0, Ordering::Release);
+    }
+
+    /// Collector: who announced, once the name is whole.
+    pub fn pid(&self) -> Option<u32> {
+        let pid = self.pid.load(Ordering::Acquire);
+        (pid != 0 && self.len.load(Ordering::Acquire) != 0).then_some(pid)
+    }
+
+    /// Collector: whether the process was spawned with the file, and did not announce it itself.
+    pub fn is_spawned(&self) -> bool {
+        self.spawned.load(Ordering::Relaxed) != 0
+    }
+
+    /// Collector: the file's name.
+    pub fn file(&self) -> impl Iterator<Item = u8> + '_ {
+        let len = self.len.load(Ordering::Acquire).saturating_sub(1) as usize;
+        (0..len.min(INTENT_TEXT))
+            .map(|i| (self.text[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+    }
+}
+
+/// The arena as it is mapped: turns its base address into the tables that lie in it.
+#[derive(Clone, Copy)]
+pub struct Arena(*mut u8);
+
+// SAFETY: an arena is shared memory; all that is reached through it is atomic, and the bytes of a
+// chunk are handed over by its published length.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+#[cfg(not(loom))]
+impl Arena {
+    /// # Safety
+    /// `base` is page-aligned and points to [`ARENA_BYTES`] of readable and writable shared memory
+    /// that stays mapped for `'static`.
+    pub const unsafe fn new(base: *mut u8) -> Arena {
+        Arena(base)
+    }
+
+    /// Where it is mapped.
+    pub const fn base(self) -> *mut u8 {
+        self.0
+    }
+
+    fn at<T>(self, offset: usize) -> &'static T {
+        // SAFETY: every offset used below lies in the arena and is aligned for what lies there; the
+        // types consist of atomics, for which any bytes are valid.
+        unsafe { &*self.0.add(offset).cast::<T>() }
+    }
+
+    fn table<T>(self, offset: usize, len: usize) -> &'static [T] {
+        // SAFETY: as in `at`.
+        unsafe { core::slice::from_raw_parts(self.0.add(offset).cast::<T>(), len) }
+    }
+
+    /// The header.
+    pub fn session(self) -> &'static Session {
+        self.at(0)
+    }
+
+    /// The announcement with this number.
+    pub fn intent(self, index: usize) -> &'static Intent {
+        self.at(INTENTS_AT + index % INTENTS * INTENT_BYTES)
+    }
+
+    /// The owner words of the large chunks, by extent.
+    pub fn large_owners(self) -> &'static [AtomicU64] {
+        self.table(LARGE_OWNERS_AT, EXTENTS)
+    }
+
+    /// The owner words of the small chunks, sixteen an extent.
+    pub fn small_owners(self) -> &'static [AtomicU64] {
+        self.table(SMALL_OWNERS_AT, SMALLS)
+    }
+
+    /// A process slot.
+    pub fn slot(self, index: usize) -> &'static crate::process::ProcessSlot {
+        self.at(SLOTS_AT + index % SLOTS * SLOT_BYTES)
+    }
+
+    /// The start of a large chunk.
+    pub fn large(self, index: usize) -> *mut u8 {
+        // SAFETY: the extent lies in the arena.
+        unsafe { self.0.add(EXTENTS_AT + index % EXTENTS * LARGE_BYTES) }
+    }
+
+    /// The start of a small chunk.
+    pub fn small(self, index: usize) -> *mut u8 {
+        // SAFETY: the chunk lies in the arena.
+        unsafe { self.0.add(EXTENTS_AT + index % SMALLS * crate::chunk::SMALL_BYTES) }
+    }
+}

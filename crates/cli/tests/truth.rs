@@ -7,7 +7,7 @@ mod harness;
 
 use harness::compile::{library, program, static_program};
 use harness::running::{Outcome, run};
-use harness::{compare, record, scratch, tape, truth};
+use harness::{compare, record, scratch, skip, tape, truth};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -205,6 +205,20 @@ fn peak_and_end_of_a_quiet_program() {
 fn inside_a_seccomp_sandbox() {
     exact(&program("sandbox"), &[], 14, 1);
     exact(&program("sandbox"), &[OsStr::new("syscall")], 14, 1);
+}
+
+#[test]
+fn after_limits_are_tightened() {
+    exact(&program("dropped"), &[OsStr::new("limits"), OsStr::new("/")], 0, 4);
+}
+
+#[test]
+fn after_the_root_and_the_user_are_given_up() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("chroot needs root");
+    }
+    let empty = scratch();
+    exact(&program("dropped"), &[OsStr::new("root"), empty.path().as_os_str()], 0, 4);
 }
 
 #[test]

@@ -209,6 +209,7 @@ fn register(origin: Origin) -> bool {
         parent_slot: STATE.slot.load(Ordering::Relaxed),
         parent_generation: STATE.generation.load(Ordering::Relaxed),
         fork: arch::fork_word() as u32,
+        order: session.registered.fetch_add(1, Ordering::AcqRel),
     };
     STAMPING.store(UNSTAMPED, Ordering::Relaxed);
     let mut patience = Patience::new();
@@ -317,24 +318,28 @@ fn detach() {
 struct Patience {
     rounds: u32,
     beat: u32,
-    beat_at: u64,
-    started: u64,
+    last: u64,
+    /// Ticks waited in all, and since the collector last gave a sign of life.
+    waited: u64,
+    silent: u64,
     ticks_per_ms: u64,
 }
 
 impl Patience {
     const DEAD_MS: u64 = 200;
     const STOPPED_MS: u64 = 2000;
+    /// What one round counts at the most: the program itself may have been stopped meanwhile.
+    const ROUND_MS: u64 = 20;
     const SPINS: u32 = 200;
 
     fn new() -> Patience {
         let session = arena().session();
-        let now = arch::stamp_before();
         Patience {
             rounds: 0,
             beat: session.heartbeat(),
-            beat_at: now,
-            started: now,
+            last: arch::stamp_before(),
+            waited: 0,
+            silent: 0,
             ticks_per_ms: u64::from(session.tsc_per_ms.load(Ordering::Relaxed)),
         }
     }
@@ -353,15 +358,18 @@ impl Patience {
             }
         }
         let now = arch::stamp_before();
+        let round = now.saturating_sub(self.last).min(Self::ROUND_MS * self.ticks_per_ms);
+        self.last = now;
+        self.waited += round;
+        self.silent += round;
         let beat = session.heartbeat();
         if beat != self.beat {
-            (self.beat, self.beat_at) = (beat, now);
+            (self.beat, self.silent) = (beat, 0);
         }
-        let ms = |since: u64| now.saturating_sub(since) / self.ticks_per_ms;
-        if session.is_orphaned() && ms(self.started) >= Self::DEAD_MS {
+        if session.is_orphaned() && self.waited >= Self::DEAD_MS * self.ticks_per_ms {
             return false;
         }
-        ms(self.beat_at) < Self::STOPPED_MS
+        self.silent < Self::STOPPED_MS * self.ticks_per_ms
     }
 }
 

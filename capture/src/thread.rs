@@ -282,6 +282,9 @@ unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
     // SAFETY: as promised; chunks lie in the arena, which stays mapped.
     unsafe {
         let is_first = (*slot).chunk.is_null();
+        // Busy from here on; if no chunk comes, this thread records no more.
+        (*slot).room = 0;
+        compiler_fence(Ordering::SeqCst);
         let owner = Owner {
             slot: STATE.slot.load(Ordering::Relaxed) as u16,
             generation: STATE.generation.load(Ordering::Relaxed),

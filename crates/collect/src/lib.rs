@@ -1,1 +1,33 @@
-//! (see ARCHITECTURE.md)
+//! From running processes to a tape: launches a command with the capture library, drains the shared
+//! arena, merges the threads of each process into one ordered stream, watches processes come and go,
+//! and hands everything to the tape's writer.
+//!
+//! ```text
+//! launch ──▶ processes ──chunks──▶ drain ──lanes──▶ merge ──events──▶ tape::Writer ──frames──▶ sink ──▶ file
+//!                 ▲                                                        ▲
+//!                 └──── supervise: registrations, deaths, execs, samples ──┘
+//! ```
+//!
+//! Nothing here prints, looks up symbols or computes figures. What it reads from shared memory it
+//! checks: an index or a length from there is never trusted.
+
+mod arch;
+mod arena;
+mod clock;
+mod drain;
+mod error;
+mod exit;
+mod intents;
+mod launch;
+mod merge;
+mod output;
+mod process;
+mod record;
+mod sample;
+mod sink;
+
+pub use error::Error;
+pub use exit::Exit;
+pub use launch::Launch;
+pub use output::Output;
+pub use record::{Outcome, Recording, Watch, record};

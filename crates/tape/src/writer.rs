@@ -87,6 +87,11 @@ impl<S: BlockSink> Writer<S> {
         Ok(())
     }
 
+    /// The sink, to ask it how it fares.
+    pub fn sink(&self) -> &S {
+        &self.sink
+    }
+
     /// Counts so far: events and order faults of all processes.
     pub fn counts(&self) -> (u64, u64) {
         (0, 0)

@@ -43,6 +43,8 @@ pub struct Registration {
     pub parent_generation: u32,
     /// The number of the fork in the parent's stream (fork); 0 when it was not announced.
     pub fork: u32,
+    /// Registrations of the session before this one.
+    pub order: u32,
 }
 
 /// A slot of the process table.
@@ -55,6 +57,7 @@ pub struct ProcessSlot {
     parent_slot: AtomicU32,
     parent_generation: AtomicU32,
     fork: AtomicU32,
+    order: AtomicU32,
     command_len: AtomicU32,
     detached: AtomicU32,
     /// One bit a thread number that may be used again, set by the collector.
@@ -125,6 +128,7 @@ impl ProcessSlot {
         self.parent_slot.store(r.parent_slot, Ordering::Relaxed);
         self.parent_generation.store(r.parent_generation, Ordering::Relaxed);
         self.fork.store(r.fork, Ordering::Relaxed);
+        self.order.store(r.order, Ordering::Relaxed);
         self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
     }
 
@@ -142,6 +146,7 @@ impl ProcessSlot {
             parent_slot: self.parent_slot.load(Ordering::Relaxed),
             parent_generation: self.parent_generation.load(Ordering::Relaxed),
             fork: self.fork.load(Ordering::Relaxed),
+            order: self.order.load(Ordering::Relaxed),
         })
     }
 

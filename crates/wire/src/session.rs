@@ -85,7 +85,9 @@ pub struct Session {
     pub waiting: AtomicU32,
     /// Process slots whose memory is there.
     pub slots_ready: AtomicU32,
-    _pad: [AtomicU32; 4],
+    /// Registrations so far, which puts them in order.
+    pub registered: AtomicU32,
+    _pad: [AtomicU32; 3],
     /// A robust process-shared mutex that the collector holds as long as it lives.
     pub guard: Guard,
     clock: ClockLine,
@@ -235,12 +237,15 @@ impl Intent {
 }
 
 /// The arena as it is mapped: turns its base address into the tables that lie in it.
+#[cfg(not(loom))]
 #[derive(Clone, Copy)]
 pub struct Arena(*mut u8);
 
+#[cfg(not(loom))]
 // SAFETY: an arena is shared memory; all that is reached through it is atomic, and the bytes of a
 // chunk are handed over by its published length.
 unsafe impl Send for Arena {}
+#[cfg(not(loom))]
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 

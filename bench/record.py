@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""What a recording costs, side by side: in the program, for the whole tree, at start-up, on the tape.
+
+    bench/record.py [--quick] [--heaptrack]
+
+Runs each pair of commands in turn (A B A B …), so that a machine whose speed drifts changes both, and
+prints medians. Builds the release binary first. Needs gcc, g++ and python3; heaptrack for --heaptrack.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = 5
+
+
+def build(directory):
+    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT, check=True)
+    programs = ROOT / "bench" / "programs"
+    subprocess.run(["gcc", "-O2", "-pthread", programs / "churn.c", "-o", directory / "churn"], check=True)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", programs / "empty.c", "-o", directory / "empty.so"], check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    return Path(target) / "release" / "heaptape"
+
+
+def run(command, env=None, capture=True):
+    """Seconds of CPU (the whole tree) and of wall time, and what was printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wall = time.monotonic() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{command} failed: {done.stderr}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu, wall, done.stdout
+
+
+def in_turn(variants, runs=RUNS):
+    """Each variant once a round; all results by name."""
+    results = {name: [] for name in variants}
+    for _ in range(runs):
+        for name, command in variants.items():
+            results[name].append(run(*command) if isinstance(command, tuple) else run(command))
+    return results
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def added_per_call(binary, directory, tape, threads, calls, heaptrack):
+    churn = [directory / "churn", threads, calls]
+    variants = {
+        "plain": churn,
+        "empty hook": (churn, {"LD_PRELOAD": str(directory / "empty.so")}),
+        "heaptape": [binary, "record", "--quiet", "-o", tape, "--", *churn],
+    }
+    if heaptrack:
+        variants["heaptrack"] = ["heaptrack", "--record-only", "-o", directory / "ht", *churn]
+
+    def per_call(output):
+        numbers = [float(line) for line in output.splitlines() if line.replace(".", "").isdigit()]
+        return statistics.mean(numbers)
+
+    results = in_turn(variants)
+    plain = median(per_call(out) for _, _, out in results["plain"])
+    plain_cpu = median(cpu for cpu, _, _ in results["plain"])
+    print(f"\n{threads} thread(s), {calls} calls, no stacks (heaptrack always takes stacks)")
+    for name, rows in results.items():
+        each = median(per_call(out) for _, _, out in rows)
+        cpu = median(cpu for cpu, _, _ in rows)
+        print(f"  {name:12} {each:8.1f} ns a call in the program ({each - plain:+.1f}); "
+              f"whole tree {(cpu - plain_cpu) / calls * 1e9:+.1f} ns of CPU a call")
+
+
+def start_up(binary, tape, heaptrack, directory):
+    variants = {
+        "plain": ["/bin/true"],
+        "heaptape": [binary, "record", "--quiet", "-o", tape, "--", "/bin/true"],
+    }
+    if heaptrack:
+        variants["heaptrack"] = ["heaptrack", "--record-only", "-o", directory / "ht", "/bin/true"]
+    results = in_turn(variants, runs=15)
+    print("\nstart-up: /bin/true")
+    for name, rows in results.items():
+        print(f"  {name:12} {median(wall for _, wall, _ in rows) * 1000:8.1f} ms")
+
+
+def tape_sizes(binary, tape, quick):
+    source = ROOT / "tests" / "programs" / "heavy.cpp"
+    script = "import json; d=[{'id': i, 'name': 'n%d' % i, 'tags': ['t%d' % (i % 97)]*3} for i in range(%d)]; json.loads(json.dumps(d))"
+    workloads = {
+        "g++ -O2": ["g++", "-O2", "-std=c++20", "-c", source, "-o", "/dev/null"],
+        "python3": ["/usr/bin/python3", "-c", script % (20000 if quick else 200000)],
+    }
+    print("\ntapes of real programs")
+    for name, command in workloads.items():
+        options = ["--python-malloc"] if name == "python3" else []
+        plain_cpu, plain_wall, _ = run(command)
+        cpu, wall, _ = run(["/usr/bin/env", binary, "record", "--quiet", *options, "-o", tape, "--", *command])
+        info = json.loads(subprocess.run([binary, "info", "--json", tape], stdout=subprocess.PIPE, check=True).stdout)
+        events = info["events"]
+        print(f"  {name:12} {events} events, {info['bytes_per_event']:.3f} byte/event, lost {info['lost']}, "
+              f"order faults {info['order_faults']}; whole tree {(cpu - plain_cpu) / events * 1e9:+.1f} ns of CPU a call, "
+              f"wall {wall / plain_wall:.2f} of plain")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the calls")
+    parser.add_argument("--heaptrack", action="store_true", help="measure heaptrack, too, if it is installed")
+    options = parser.parse_args()
+    heaptrack = options.heaptrack and shutil.which("heaptrack")
+    if options.heaptrack and not heaptrack:
+        print("heaptrack is not installed (Debian: heaptrack); measuring without it")
+    calls = 2_000_000 if options.quick else 20_000_000
+    with tempfile.TemporaryDirectory(prefix="heaptape-bench-") as name:
+        directory = Path(name)
+        binary = build(directory)
+        tape = directory / "bench.tape"
+        added_per_call(binary, directory, tape, 1, calls, heaptrack)
+        added_per_call(binary, directory, tape, 2, calls, heaptrack)
+        start_up(binary, tape, heaptrack, directory)
+        tape_sizes(binary, tape, options.quick)
+
+
+if __name__ == "__main__":
+    main()

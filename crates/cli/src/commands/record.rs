@@ -1,0 +1,126 @@
+//! `heaptape record`: every heap call of a program and its children, onto a tape.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use heaptape_collect::{Error, Exit, Launch, Outcome, Output, Recording, Watch, record};
+use heaptape_report::size;
+
+use crate::args;
+use crate::library;
+
+/// heaptape itself failed, and the command was not started.
+const FAILED: u8 = 125;
+/// The command is there and can't be run.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
+
+/// Records, and ends as the command ended.
+pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
+    let mut teller = Teller { quiet };
+    let recording = match recording(args) {
+        Ok(recording) => recording,
+        Err(error) => {
+            teller.error(&format!("{error:#}"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    match record(&recording, &mut teller) {
+        Ok(outcome) => {
+            teller.outcome(&outcome);
+            exit_code(outcome.exit)
+        }
+        Err(error) => {
+            teller.error(&error.to_string());
+            ExitCode::from(match error {
+                Error::NotFound { .. } => NOT_FOUND,
+                Error::NotExecutable { .. } => NOT_EXECUTABLE,
+                _ => FAILED,
+            })
+        }
+    }
+}
+
+fn recording(args: args::Record) -> Result<Recording> {
+    let output = match args.output {
+        Some(path) => Output::Named(path),
+        None => {
+            let command = Path::new(&args.command[0]);
+            let stem = command.file_name().unwrap_or(command.as_os_str());
+            Output::Chosen { directory: ".".into(), stem: stem.to_string_lossy().into_owned() }
+        }
+    };
+    Ok(Recording {
+        launch: Launch {
+            command: args.command,
+            library: library::path()?,
+            no_aslr: args.no_aslr,
+            python_malloc: args.python_malloc,
+        },
+        output,
+        no_wait: args.no_wait,
+        max_size: args.max_size,
+    })
+}
+
+/// The command's own status; 128 + n when signal n ended it.
+fn exit_code(exit: Exit) -> ExitCode {
+    let code = exit.code.or(exit.signal.map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED))
+}
+
+/// Says on stderr what the user should know.
+struct Teller {
+    quiet: bool,
+}
+
+impl Teller {
+    fn error(&self, sentence: &str) {
+        let _ = writeln!(std::io::stderr(), "heaptape: {sentence}");
+    }
+
+    fn outcome(&self, outcome: &Outcome) {
+        if self.quiet {
+            return;
+        }
+        let path = outcome.path.display();
+        let mut line = format!(
+            "{} events of {} {} in {path} ({}); lost: {}, order faults: {}",
+            outcome.events,
+            outcome.processes,
+            if outcome.processes == 1 { "process" } else { "processes" },
+            size::show(outcome.bytes),
+            outcome.lost,
+            outcome.order_faults,
+        );
+        if outcome.uncovered > 0 {
+            line += &format!(", not covered: {}", outcome.uncovered);
+        }
+        self.error(&line);
+        if std::io::stderr().is_terminal() {
+            self.error(&format!("next: heaptape info {path}"));
+        }
+    }
+}
+
+impl Watch for Teller {
+    fn notice(&mut self, sentence: &str) {
+        self.error(sentence);
+    }
+
+    fn waiting(&mut self, pids: &[u32]) {
+        if self.quiet || !std::io::stderr().is_terminal() {
+            return;
+        }
+        let list: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
+        let more = if pids.len() > 8 { ", …" } else { "" };
+        self.error(&format!(
+            "the command has ended; waiting for {} more of its processes ({}{more}); --no-wait ends with the command",
+            pids.len(),
+            list.join(", "),
+        ));
+    }
+}

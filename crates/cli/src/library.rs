@@ -1,0 +1,106 @@
+//! The capture library as a file: embedded in this program, written once, by content, into a private
+//! directory that allows its code to run.
+
+use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The library, as `build.rs` made it.
+const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptape.so"));
+
+/// Where to find the library instead, for developers.
+const OVERRIDE: &str = "HEAPTAPE_CAPTURE";
+
+/// The path of the library's file, which is written if it is not there yet.
+///
+/// # Errors
+/// When no directory of ours can hold a file whose code may run.
+pub(crate) fn path() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(OVERRIDE).map(PathBuf::from) {
+        if !path.is_file() {
+            bail!("{OVERRIDE} names {}, which is not a file", path.display());
+        }
+        return path.canonicalize().with_context(|| format!("cannot find {}", path.display()));
+    }
+    let mut refusals = Vec::new();
+    for directory in directories() {
+        match place(&directory) {
+            Ok(path) => return Ok(path),
+            Err(error) => refusals.push(format!("{}: {error:#}", directory.display())),
+        }
+    }
+    bail!(
+        "there is no place for the capture library ({}); set XDG_CACHE_HOME to a directory that you may write and run programs from",
+        refusals.join("; ")
+    )
+}
+
+/// Directories to try, in order.
+fn directories() -> Vec<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let own = format!("heaptape-{uid}");
+    [
+        variable("XDG_CACHE_HOME").map(|dir| dir.join("heaptape")),
+        variable("HOME").map(|dir| dir.join(".cache/heaptape")),
+        variable("XDG_RUNTIME_DIR").map(|dir| dir.join("heaptape")),
+        variable("TMPDIR").map(|dir| dir.join(&own)),
+        Some(Path::new("/tmp").join(&own)),
+        Some(Path::new("/var/tmp").join(&own)),
+        Some(Path::new("/dev/shm").join(&own)),
+    ]
+    .into_iter()
+    .flatten()
+    // LD_PRELOAD is split at blanks and colons.
+    .filter(|dir| !dir.to_string_lossy().contains([' ', ':', '\t', '\n']))
+    .collect()
+}
+
+/// Puts the library into a directory, unless it is there already.
+fn place(directory: &Path) -> Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    check_owner(directory)?;
+    let mut hasher = DefaultHasher::new();
+    BYTES.hash(&mut hasher);
+    let path = directory.join(format!("libheaptape-{:016x}.so", hasher.finish()));
+    let is_there = fs::read(&path).is_ok_and(|bytes| bytes == BYTES);
+    if !is_there {
+        write(directory, &path)?;
+    }
+    if !allows_exec(&path) {
+        bail!("it is mounted noexec");
+    }
+    Ok(path)
+}
+
+/// Nobody else may be able to put a library in our place.
+fn check_owner(directory: &Path) -> Result<()> {
+    let metadata = fs::symlink_metadata(directory)?;
+    let uid = rustix::process::getuid().as_raw();
+    if !metadata.is_dir() || metadata.uid() != uid || metadata.permissions().mode() & 0o022 != 0 {
+        bail!("it is not a directory that only its owner, who is you, may write");
+    }
+    Ok(())
+}
+
+/// Writes beside the final name and renames, so that nobody ever sees half a library.
+fn write(directory: &Path, path: &Path) -> Result<()> {
+    let temporary = directory.join(format!(".libheaptape.{}", std::process::id()));
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&temporary)?;
+    let written = file.write_all(BYTES).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    Ok(written?)
+}
+
+/// Whether code in this file may be mapped to run.
+fn allows_exec(path: &Path) -> bool {
+    const NOEXEC: rustix::fs::StatVfsMountFlags = rustix::fs::StatVfsMountFlags::NOEXEC;
+    rustix::fs::statvfs(path).is_ok_and(|fs| !fs.f_flag.contains(NOEXEC))
+}

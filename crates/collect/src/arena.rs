@@ -1,0 +1,358 @@
+//! The shared arena from the collector's side: makes the file, gives memory to what it offers, takes
+//! chunks back.
+//!
+//! A page is allocated before anything in it is offered, so that a full file system shows here, as an
+//! error, and never as a SIGBUS in the program.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::chunk::{
+    ChunkHeader, FREE, HEADER_BYTES, LARGE_BYTES, NONE, SMALL_BYTES, SMALL_PER_EXTENT,
+};
+use heaptape_wire::process::{SLOT_BYTES, SLOTS};
+use heaptape_wire::session::{
+    ARENA_BYTES, Arena, EXTENTS, EXTENTS_AT, GUARD_BYTES, SLOTS_AT, Stamp,
+};
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::{Error, arch};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+/// Extents offered from the start: as large chunks, and cut into small ones.
+const FIRST_LARGE: usize = 32;
+const FIRST_SMALL: usize = 2;
+/// Large chunks offered at the most while nobody waits; more only add to what must be drained.
+const LARGE_LIMIT: usize = 192;
+/// Free chunks of each kind to keep at hand.
+const KEEP_LARGE: usize = 8;
+const KEEP_SMALL: usize = 16;
+
+/// A chunk of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Chunk {
+    Large(usize),
+    Small(usize),
+}
+
+/// The arena and its file.
+pub(crate) struct SharedArena {
+    arena: Arena,
+    file: File,
+    /// The path in `/dev/shm`, to be removed at the end; none where the file has no name there.
+    named: Option<PathBuf>,
+    session: PathBuf,
+    /// Extents that were given memory.
+    extents: usize,
+    large_extents: usize,
+    slots: usize,
+    full: bool,
+}
+
+impl SharedArena {
+    /// Makes the arena, in `/dev/shm` or, where there is no room, without a name there.
+    pub(crate) fn create() -> Result<SharedArena, Error> {
+        sweep();
+        let (file, named) = match create_named() {
+            Ok((file, path)) => (file, Some(path)),
+            Err(_) => (create_unnamed()?, None),
+        };
+        let session = named.clone().unwrap_or_else(|| {
+            PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+        });
+        // SAFETY: a new mapping of a file that nobody truncates; it stays for the process's life.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                ARENA_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
+        }
+        .map_err(|e| Error::Arena { what: "mapping it", source: e.into() })?;
+        // SAFETY: just mapped, of that size, never unmapped.
+        let arena = unsafe { Arena::new(base.cast()) };
+        let mut shared = SharedArena {
+            arena,
+            file,
+            named,
+            session,
+            extents: 0,
+            large_extents: 0,
+            slots: 0,
+            full: false,
+        };
+        shared.hold_guard()?;
+        shared.offer_slots(32);
+        for _ in 0..FIRST_SMALL {
+            shared.offer_extent(false);
+        }
+        for _ in 0..FIRST_LARGE {
+            shared.offer_extent(true);
+        }
+        let stamp = if tsc_is_trusted() { Stamp::Tsc } else { Stamp::Counter };
+        arena.session().open(stamp, arch::ticks_per_ms());
+        Ok(shared)
+    }
+
+    /// The mapped arena.
+    pub(crate) fn arena(&self) -> Arena {
+        self.arena
+    }
+
+    /// What the capture library opens.
+    pub(crate) fn session_path(&self) -> &Path {
+        &self.session
+    }
+
+    /// Locks the robust mutex whose word the kernel marks when this thread, and so the collector,
+    /// dies.
+    fn hold_guard(&self) -> Result<(), Error> {
+        const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= GUARD_BYTES);
+        let mutex: *mut libc::pthread_mutex_t =
+            (&raw const self.arena.session().guard).cast_mut().cast();
+        // SAFETY: the mutex lies in memory that is never unmapped and is large and aligned enough;
+        // the attribute is initialised before use.
+        let status = unsafe {
+            let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&mut attributes);
+            libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutexattr_setrobust(&mut attributes, libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutex_init(mutex, &attributes);
+            libc::pthread_mutexattr_destroy(&mut attributes);
+            libc::pthread_mutex_lock(mutex)
+        };
+        match status {
+            0 => Ok(()),
+            error => Err(Error::Arena {
+                what: "the robust mutex",
+                source: io::Error::from_raw_os_error(error),
+            }),
+        }
+    }
+
+    fn allocate(&mut self, offset: usize, bytes: usize) -> bool {
+        let done =
+            rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset as u64, bytes as u64);
+        self.full = done.is_err();
+        done.is_ok()
+    }
+
+    /// Offers `count` more process slots.
+    pub(crate) fn offer_slots(&mut self, count: usize) {
+        for index in self.slots..(self.slots + count).min(SLOTS) {
+            if !self.allocate(SLOTS_AT + index * SLOT_BYTES, SLOT_BYTES) {
+                break;
+            }
+            self.arena.slot(index).offer(1);
+            self.slots = index + 1;
+        }
+        self.arena.session().slots_ready.store(self.slots as u32, Ordering::Release);
+    }
+
+    /// Slots that have been offered at least once.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn offer_extent(&mut self, large: bool) -> bool {
+        let extent = self.extents;
+        if extent >= EXTENTS || !self.allocate(EXTENTS_AT + extent * LARGE_BYTES, LARGE_BYTES) {
+            return false;
+        }
+        self.extents += 1;
+        if large {
+            self.large_extents += 1;
+            self.release(Chunk::Large(extent));
+        } else {
+            for small in extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT {
+                self.release(Chunk::Small(small));
+            }
+        }
+        true
+    }
+
+    /// Chunks that lie in offered extents, with their owner words.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (Chunk, u64)> + '_ {
+        let larges = self.arena.large_owners()[..self.extents].iter();
+        let smalls = self.arena.small_owners()[..self.extents * SMALL_PER_EXTENT].iter();
+        let large = larges.enumerate().map(|(i, w)| (Chunk::Large(i), w));
+        let small = smalls.enumerate().map(|(i, w)| (Chunk::Small(i), w));
+        large
+            .chain(small)
+            .map(|(chunk, word)| (chunk, word.load(Ordering::Acquire)))
+            .filter(|(_, word)| *word != NONE)
+    }
+
+    /// The header of a chunk.
+    pub(crate) fn header(&self, chunk: Chunk) -> &'static ChunkHeader {
+        // SAFETY: a chunk begins with its header, which consists of atomics.
+        unsafe { &*self.start(chunk).cast::<ChunkHeader>() }
+    }
+
+    fn start(&self, chunk: Chunk) -> *mut u8 {
+        match chunk {
+            Chunk::Large(index) => self.arena.large(index),
+            Chunk::Small(index) => self.arena.small(index),
+        }
+    }
+
+    /// Bytes behind the header.
+    pub(crate) fn capacity(chunk: Chunk) -> usize {
+        match chunk {
+            Chunk::Large(_) => LARGE_BYTES - HEADER_BYTES,
+            Chunk::Small(_) => SMALL_BYTES - HEADER_BYTES,
+        }
+    }
+
+    /// Appends the words `from..to` (in bytes behind the header) of a chunk to `out`.
+    pub(crate) fn copy(&self, chunk: Chunk, from: usize, to: usize, out: &mut Vec<u64>) {
+        let to = to.min(Self::capacity(chunk));
+        if from >= to {
+            return;
+        }
+        let count = (to - from) / 8;
+        out.reserve(count);
+        // SAFETY: the range lies in the chunk, whose pages are allocated, and behind the published
+        // length nothing is read; the copy goes into reserved memory. A process that scribbles over
+        // the chunk can change the bytes meanwhile; any bytes are valid words, and they are decoded
+        // from the copy.
+        unsafe {
+            let source = self.start(chunk).add(HEADER_BYTES + from).cast::<u64>();
+            std::ptr::copy_nonoverlapping(source, out.as_mut_ptr().add(out.len()), count);
+            out.set_len(out.len() + count);
+        }
+    }
+
+    /// Offers a chunk again.
+    pub(crate) fn release(&self, chunk: Chunk) {
+        self.header(chunk).reset();
+        let word = match chunk {
+            Chunk::Large(index) => &self.arena.large_owners()[index],
+            Chunk::Small(index) => &self.arena.small_owners()[index],
+        };
+        word.store(FREE, Ordering::Release);
+    }
+
+    /// Keeps chunks at hand. `starved`: threads wait although everything written has been drained,
+    /// so that all chunks must be held by threads that write nothing.
+    ///
+    /// False when threads wait and nothing can be given to them.
+    pub(crate) fn replenish(&mut self, free: FreeChunks, starved: bool) -> bool {
+        if free.small < KEEP_SMALL {
+            self.offer_extent(false);
+        }
+        let wanted = self.large_extents < LARGE_LIMIT && free.large < KEEP_LARGE;
+        if wanted || starved {
+            return self.offer_extent(true) || self.offer_extent(false) || free.total() > 0;
+        }
+        true
+    }
+
+    /// Whether the last attempt to get memory failed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+}
+
+/// Chunks that nobody owns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FreeChunks {
+    pub(crate) large: usize,
+    pub(crate) small: usize,
+}
+
+impl FreeChunks {
+    pub(crate) fn total(self) -> usize {
+        self.large + self.small
+    }
+}
+
+impl Drop for SharedArena {
+    fn drop(&mut self) {
+        self.arena.session().end();
+        if let Some(path) = &self.named {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn prefix() -> String {
+    format!("heaptape.{}.", rustix::process::getuid().as_raw())
+}
+
+fn create_named() -> io::Result<(File, PathBuf)> {
+    let mut random = [0u8; 16];
+    File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut random))?;
+    let name: String = random.iter().map(|b| format!("{b:02x}")).collect();
+    let path = Path::new(SHARED_MEMORY).join(format!("{}{name}", prefix()));
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    // Held as long as we live: who can take it finds a file whose collector is gone.
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    match provision(&file) {
+        Ok(()) => Ok((file, path)),
+        Err(error) => {
+            let _ = fs::remove_file(&path);
+            Err(error)
+        }
+    }
+}
+
+fn create_unnamed() -> Result<File, Error> {
+    let error = |what| move |e: io::Error| Error::Arena { what, source: e };
+    let fd = rustix::fs::memfd_create("heaptape", MemfdFlags::CLOEXEC)
+        .map_err(|e| error("memfd_create")(e.into()))?;
+    let file = File::from(fd);
+    provision(&file).map_err(error("allocating it"))?;
+    Ok(file)
+}
+
+/// Sizes the file and gives memory to its tables and to as much as a recording needs at least.
+fn provision(file: &File) -> io::Result<()> {
+    file.set_len(ARENA_BYTES as u64)?;
+    let least = EXTENTS_AT + (FIRST_LARGE + FIRST_SMALL) * LARGE_BYTES;
+    let tables = SLOTS_AT + 32 * SLOT_BYTES;
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, tables as u64)?;
+    rustix::fs::fallocate(
+        file,
+        FallocateFlags::empty(),
+        EXTENTS_AT as u64,
+        (least - EXTENTS_AT) as u64,
+    )?;
+    Ok(())
+}
+
+/// Removes arenas of this user whose collector is gone.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(SHARED_MEMORY) else { return };
+    let prefix = prefix();
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else {
+            continue;
+        };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn tsc_is_trusted() -> bool {
+    let source =
+        fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_default();
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = flags.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    std::env::var_os("HEAPTAPE_STAMP").is_none_or(|kind| kind != "counter")
+        && arch::is_tsc_trusted(&source, flags)
+}

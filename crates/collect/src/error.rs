@@ -1,0 +1,53 @@
+//! What keeps a recording from starting or from ending well, as sentences for the user.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a recording could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such command.
+    #[error("cannot run {command}: there is no such command")]
+    NotFound {
+        /// The command as it was given.
+        command: String,
+    },
+    /// The command is there but can't be run.
+    #[error("cannot run {command}: {why}")]
+    NotExecutable {
+        /// The command as it was given.
+        command: String,
+        /// What the system says.
+        why: String,
+    },
+    /// The tape can't be created.
+    #[error("cannot write the tape {path}: {source}; nothing was started")]
+    Output {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No memory that can be shared with the program.
+    #[error(
+        "cannot set up shared memory ({what}): {source}; nothing was started; make room in /dev/shm"
+    )]
+    Arena {
+        /// Which step failed.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The tape refused what it was given.
+    #[error("the recording could not be written: {0}")]
+    Tape(#[from] heaptape_tape::Error),
+    /// A system call that does not fail on a working system failed.
+    #[error("{what} failed: {source}")]
+    System {
+        /// The call.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}

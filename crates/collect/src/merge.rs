@@ -1,0 +1,230 @@
+//! The lanes of a process into one order.
+//!
+//! A release is published before it happens and an allocation before its address is returned, so
+//! whatever an event depends on has been published before it. Hence two looks a round: all that the
+//! first look saw is merged, together with what the second look finds, which holds every predecessor
+//! of the first. Within a round the stamps decide; a call that was still going on during the round
+//! comes in a later one, where its place is as true as any within its duration. No thread has to
+//! wait for another, however long that one is preempted between a stamp and its publication.
+//!
+//! This holds for any stamp that never goes back along a chain of cause and effect: the processors'
+//! common time stamp counter, or a counter that the threads share.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use heaptape_wire::event::{Malformed, Record};
+
+use crate::drain::Lane;
+
+/// Where the merged stream goes.
+pub(crate) trait Stream {
+    /// Why it can't go on.
+    type Error;
+    /// The next record: of the thread `number` on the tape, at `time` of the session clock.
+    fn record(&mut self, number: u32, time: u64, record: &Record<'_>) -> Result<(), Self::Error>;
+}
+
+/// Where a lane's next record stands in the order: stamp, then releases first, then the lane.
+type Place = (u64, bool, usize);
+
+/// Merges what is settled in every lane, and with `all` also what came after.
+pub(crate) fn merge<S: Stream>(
+    lanes: &mut [Lane],
+    all: bool,
+    stream: &mut S,
+) -> Result<(), S::Error> {
+    if all {
+        lanes.iter_mut().for_each(Lane::settle);
+    }
+    let mut unsettled = lanes.iter().filter(|lane| !lane.is_settled()).count();
+    let mut heads: BinaryHeap<Reverse<Place>> =
+        lanes.iter().enumerate().filter_map(|(i, lane)| place(lane, i)).map(Reverse).collect();
+    while unsettled > 0 {
+        let Some(Reverse((_, _, index))) = heads.pop() else { break };
+        let next = heads.peek().map(|&Reverse(place)| place);
+        let lane = &mut lanes[index];
+        let was_settled = lane.is_settled();
+        run(lane, index, next, all, stream)?;
+        if !was_settled && lane.is_settled() {
+            unsettled -= 1;
+        }
+        heads.extend(place(lane, index).map(Reverse));
+    }
+    Ok(())
+}
+
+/// Where the next record of a lane stands.
+fn place(lane: &Lane, index: usize) -> Option<Place> {
+    if lane.is_empty() {
+        return None;
+    }
+    let (record, _) = Record::decode(lane.pending()).ok()?;
+    Some(place_of(&record, lane.stamp, index))
+}
+
+fn place_of(record: &Record<'_>, last: u64, index: usize) -> Place {
+    let releases = matches!(record, Record::Release { .. } | Record::ReallocBegin { .. });
+    // A record without a stamp follows the one before it at once.
+    (record.stamp().unwrap_or(last), !releases, index)
+}
+
+/// Hands on the records of one lane up to the next lane's place, or up to where it is settled when
+/// there is no other lane.
+fn run<S: Stream>(
+    lane: &mut Lane,
+    index: usize,
+    next: Option<Place>,
+    all: bool,
+    stream: &mut S,
+) -> Result<(), S::Error> {
+    let mut at = lane.merged;
+    let result = loop {
+        if next.is_none() && !all && at >= lane.settled {
+            break Ok(());
+        }
+        let words = lane.words_from(at);
+        if words.is_empty() {
+            break Ok(());
+        }
+        let (record, length) = match Record::decode(words) {
+            Ok(decoded) => decoded,
+            Err(Malformed) => {
+                lane.broken = true;
+                break Ok(());
+            }
+        };
+        let (place, time) = (place_of(&record, lane.stamp, index), lane.time);
+        if next.is_some_and(|next| place > next) {
+            break Ok(());
+        }
+        if let Record::Time(time) = record {
+            lane.time = time;
+        } else if let Err(error) = stream.record(lane.number, time, &record) {
+            break Err(error);
+        }
+        lane.stamp = lane.stamp.max(place.0);
+        at += length;
+    };
+    lane.merged = at;
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_wire::event::{
+        Allocation, Call, put_allocation, put_realloc_begin, put_release, put_time,
+    };
+    use std::convert::Infallible;
+
+    /// Thread, time, address of each record, in the order that came out.
+    #[derive(Default)]
+    struct Seen(Vec<(u32, u64, u64)>);
+
+    impl Stream for Seen {
+        type Error = Infallible;
+        fn record(&mut self, number: u32, time: u64, r: &Record<'_>) -> Result<(), Infallible> {
+            let address = match *r {
+                Record::Allocation { allocation, .. } => allocation.address,
+                Record::Release { address, .. } => address,
+                Record::ReallocBegin { old, .. } => old,
+                _ => 0,
+            };
+            self.0.push((number, time, address));
+            Ok(())
+        }
+    }
+
+    struct Words(Vec<u64>);
+    impl heaptape_wire::event::Put for Words {
+        fn put(&mut self, word: u64) {
+            self.0.push(word);
+        }
+    }
+
+    fn lane(number: u32, write: impl FnOnce(&mut Words)) -> Lane {
+        let mut words = Words(Vec::new());
+        write(&mut words);
+        let mut lane = Lane::new(number, number as u16, 100 + number);
+        lane.feed(&words.0);
+        lane.settle();
+        lane
+    }
+
+    fn allocation(address: u64) -> Allocation {
+        Allocation { address, size: 8, ..Allocation::default() }
+    }
+
+    fn addresses(mut lanes: Vec<Lane>, all: bool) -> Vec<u64> {
+        let mut seen = Seen::default();
+        let Ok(()) = merge(&mut lanes, all, &mut seen);
+        seen.0.into_iter().map(|(_, _, address)| address).collect()
+    }
+
+    #[test]
+    fn stamps_decide_and_a_release_goes_first_at_equal_stamps() {
+        let a = lane(0, |w| {
+            put_allocation(w, Call::Malloc, &allocation(8), Some(10));
+            put_release(w, Call::Free, 8, 0, Some(20));
+            put_allocation(w, Call::Malloc, &allocation(24), Some(40));
+        });
+        let b = lane(1, |w| {
+            put_allocation(w, Call::Malloc, &allocation(16), Some(20));
+            put_realloc_begin(w, 32, 40);
+        });
+        assert_eq!(addresses(vec![b, a], false), [8, 8, 16, 32, 24]);
+    }
+
+    #[test]
+    fn what_came_before_there_were_threads_goes_first() {
+        let a = lane(0, |w| {
+            put_time(w, 5);
+            put_allocation(w, Call::Malloc, &allocation(8), None);
+            put_allocation(w, Call::Malloc, &allocation(16), Some(100));
+        });
+        let b = lane(1, |w| put_allocation(w, Call::Malloc, &allocation(24), Some(50)));
+        assert_eq!(addresses(vec![b, a], false), [8, 24, 16]);
+    }
+
+    #[test]
+    fn only_what_is_settled_must_come_out_and_the_rest_may_wait() {
+        let a = lane(0, |w| put_allocation(w, Call::Malloc, &allocation(8), Some(100)));
+        let mut b = lane(1, |_| {});
+        let mut late = Words(Vec::new());
+        put_allocation(&mut late, Call::Malloc, &allocation(16), Some(50));
+        put_allocation(&mut late, Call::Malloc, &allocation(24), Some(150));
+        b.feed(&late.0);
+        assert_eq!(addresses(vec![a, b], false), [16, 8]);
+    }
+
+    #[test]
+    fn a_lane_that_was_scribbled_over_is_given_up_and_counted() {
+        let a = lane(0, |w| {
+            put_allocation(w, Call::Malloc, &allocation(8), None);
+            w.0.push(31);
+        });
+        let mut lanes = vec![a];
+        let mut seen = Seen::default();
+        let Ok(()) = merge(&mut lanes, true, &mut seen);
+        assert_eq!(seen.0.len(), 1);
+        assert_eq!(lanes[0].lost(), 1);
+    }
+
+    #[test]
+    fn the_clock_of_each_lane_moves_by_itself() {
+        let a = lane(0, |w| {
+            put_time(w, 5);
+            put_allocation(w, Call::Malloc, &allocation(8), Some(1));
+            put_time(w, 6);
+            put_allocation(w, Call::Malloc, &allocation(16), Some(3));
+        });
+        let b = lane(1, |w| {
+            put_time(w, 4);
+            put_allocation(w, Call::Malloc, &allocation(24), Some(2));
+        });
+        let mut seen = Seen::default();
+        let Ok(()) = merge(&mut [a, b], true, &mut seen);
+        assert_eq!(seen.0, [(0, 5, 8), (1, 4, 24), (0, 6, 16)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The tape's file: opened before anything is started, named for good once the command's pid is known.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// Where the tape goes.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// To this file, which it replaces. `%p` stands for the command's pid.
+    Named(PathBuf),
+    /// To `STEM.PID.tape` in this directory; a file that is there stays, and the tape becomes
+    /// `STEM.PID-2.tape`.
+    Chosen {
+        /// The directory.
+        directory: PathBuf,
+        /// The command's name.
+        stem: String,
+    },
+}
+
+/// The open file under its present name.
+pub(crate) struct OpenOutput {
+    pub(crate) file: File,
+    path: PathBuf,
+    plan: Output,
+}
+
+impl Output {
+    /// Opens the file, under a name for the time being where the pid belongs into the name.
+    pub(crate) fn open(&self) -> Result<OpenOutput, Error> {
+        let path = match self {
+            Output::Named(path) if !has_pid(path) => path.clone(),
+            Output::Named(path) => temporary(path.parent().unwrap_or(Path::new(""))),
+            Output::Chosen { directory, .. } => temporary(directory),
+        };
+        let error = |path: &Path, source| Error::Output { path: path.to_owned(), source };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(|e| error(&self.shown(&path), e))?;
+        Ok(OpenOutput { file, path, plan: self.clone() })
+    }
+
+    /// The name to show when it can't be opened.
+    fn shown(&self, path: &Path) -> PathBuf {
+        match self {
+            Output::Named(named) => named.clone(),
+            Output::Chosen { .. } => path.to_owned(),
+        }
+    }
+}
+
+fn has_pid(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains("%p"))
+}
+
+fn temporary(directory: &Path) -> PathBuf {
+    directory.join(format!(".heaptape.{}.tape", std::process::id()))
+}
+
+impl OpenOutput {
+    /// Gives the file its final name.
+    pub(crate) fn settle(&mut self, pid: u32) -> io::Result<()> {
+        let target = match &self.plan {
+            Output::Named(path) if !has_pid(path) => return Ok(()),
+            Output::Named(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let target = path.with_file_name(name.replace("%p", &pid.to_string()));
+                fs::rename(&self.path, &target)?;
+                target
+            }
+            Output::Chosen { directory, stem } => {
+                rename_aside(&self.path, directory, &format!("{stem}.{pid}"))?
+            }
+        };
+        self.path = target;
+        Ok(())
+    }
+
+    /// The present name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes a tape that was never begun.
+    pub(crate) fn discard(self) {
+        let is_regular = self.file.metadata().is_ok_and(|meta| meta.is_file());
+        if is_regular {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Renames to the first free of `BASE.tape`, `BASE-2.tape`, `BASE-3.tape`, …
+fn rename_aside(from: &Path, directory: &Path, base: &str) -> io::Result<PathBuf> {
+    for number in 1u32.. {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let target = directory.join(format!("{base}{suffix}.tape"));
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, &target, flags) {
+            Ok(()) => return Ok(target),
+            Err(rustix::io::Errno::EXIST) => continue,
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !target.exists() => {
+                return fs::rename(from, &target).map(|()| target);
+            }
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => continue,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unreachable!("there are fewer files than numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_name_never_replaces_a_file_and_a_given_one_does() {
+        let directory =
+            std::env::temp_dir().join(format!("heaptape-output-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let chosen = Output::Chosen { directory: directory.clone(), stem: "ls".into() };
+        for expected in ["ls.7.tape", "ls.7-2.tape", "ls.7-3.tape"] {
+            let mut output = chosen.open().unwrap();
+            output.settle(7).unwrap();
+            assert_eq!(output.path(), directory.join(expected));
+        }
+        let named = Output::Named(directory.join("run-%p.tape"));
+        for _ in 0..2 {
+            let mut output = named.open().unwrap();
+            output.settle(8).unwrap();
+            assert_eq!(output.path(), directory.join("run-8.tape"));
+        }
+        let missing = Output::Named(directory.join("no/such/directory.tape"));
+        let error = missing.open().map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("no/such/directory.tape"), "{error}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 4);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,313 @@
+//! One process of the job: its lanes, its place on the tape, how it ends.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use heaptape_tape::{Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, Writer};
+use heaptape_wire::chunk::Owner;
+use heaptape_wire::event::{Allocation, Call, Record};
+use heaptape_wire::note::NoteKind;
+
+use crate::arena::{Chunk, SharedArena};
+use crate::drain::Lane;
+use crate::exit::{self, Exit};
+use crate::merge::{Stream, merge};
+use crate::sink::Sink;
+
+/// A process that is, or was, recorded.
+pub(crate) struct Process {
+    pub(crate) number: ProcessNumber,
+    pub(crate) pid: u32,
+    pub(crate) parent: Option<ProcessNumber>,
+    pub(crate) command: Vec<String>,
+    pub(crate) rank: Option<u32>,
+    pub(crate) slot: u16,
+    pub(crate) generation: u32,
+    pub(crate) watch: Option<OwnedFd>,
+    /// The round in which it was first seen.
+    pub(crate) since: u64,
+    /// When it was first seen to have ended.
+    pub(crate) gone: Option<Instant>,
+    pub(crate) ended: Option<Instant>,
+    pub(crate) exit: Exit,
+    lanes: Vec<Lane>,
+    /// Threads whose lanes are closed.
+    closed: Totals,
+    forks: HashMap<u64, (ForkPoint, Instant)>,
+    begun: Option<Begun>,
+}
+
+/// What closed lanes leave behind.
+#[derive(Default)]
+struct Totals {
+    threads: u64,
+    free_null: u64,
+    lost: u64,
+}
+
+/// A reallocation that has begun and whose release is not on the tape (yet).
+struct Begun {
+    thread: u32,
+    time: u64,
+    old: u64,
+}
+
+/// What a process is known by when it is first seen.
+pub(crate) struct Arrival {
+    pub(crate) number: ProcessNumber,
+    pub(crate) pid: u32,
+    pub(crate) parent: Option<ProcessNumber>,
+    pub(crate) command: Vec<String>,
+    pub(crate) rank: Option<u32>,
+    pub(crate) slot: u16,
+    pub(crate) generation: u32,
+    pub(crate) since: u64,
+}
+
+impl Process {
+    pub(crate) fn new(arrival: Arrival) -> Process {
+        Process {
+            number: arrival.number,
+            pid: arrival.pid,
+            parent: arrival.parent,
+            command: arrival.command,
+            rank: arrival.rank,
+            slot: arrival.slot,
+            generation: arrival.generation,
+            watch: exit::watch(arrival.pid),
+            since: arrival.since,
+            gone: None,
+            ended: None,
+            exit: Exit::default(),
+            lanes: Vec::new(),
+            closed: Totals::default(),
+            forks: HashMap::new(),
+            begun: None,
+        }
+    }
+
+    /// A chunk of this process was found: it begins a lane, or continues its thread's. False when the
+    /// thread's first chunk has not been found yet.
+    pub(crate) fn attach(&mut self, owner: Owner, chunk: Chunk, tid: u32, first: u64) -> bool {
+        if first == 0 {
+            let number = self.closed.threads + self.lanes.len() as u64;
+            self.lanes.push(Lane::new(number as u32, owner.thread, tid));
+        }
+        let is_its = |lane: &&mut Lane| lane.slot == owner.thread && lane.tid == tid;
+        let lane = self.lanes.iter_mut().rev().find(is_its);
+        let found = lane.is_some();
+        if let Some(lane) = lane {
+            lane.attach(chunk, first);
+        }
+        found
+    }
+
+    /// Copies what the threads have published since the last look; true if there was anything.
+    pub(crate) fn copy(&mut self, arena: &SharedArena, done: &mut Vec<Chunk>) -> bool {
+        let mut any = false;
+        for lane in &mut self.lanes {
+            any |= lane.copy(arena, done);
+        }
+        any
+    }
+
+    /// All that is there now must come out in this round.
+    pub(crate) fn settle(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::settle);
+    }
+
+    /// Merges what is settled (with `all`, everything) onto the tape.
+    pub(crate) fn merge(&mut self, tape: &mut Writer<Sink>, all: bool) -> Result<(), Error> {
+        let mut stream =
+            Merged { number: self.number, tape, begun: &mut self.begun, forks: &mut self.forks };
+        merge(&mut self.lanes, all, &mut stream)
+    }
+
+    /// The point of an announced fork.
+    pub(crate) fn take_fork(&mut self, number: u64) -> Option<ForkPoint> {
+        self.forks.remove(&number).map(|(point, _)| point)
+    }
+
+    /// Points of forks whose child never came, older than `age`.
+    pub(crate) fn stale_forks(&mut self, age: std::time::Duration) -> Vec<ForkPoint> {
+        let stale = |since: &Instant| since.elapsed() > age;
+        let points = self.forks.values().filter(|(_, since)| stale(since)).map(|(p, _)| *p);
+        let points = points.collect();
+        self.forks.retain(|_, (_, since)| !stale(since));
+        points
+    }
+
+    /// Whether any thread holds a chunk.
+    pub(crate) fn holds_chunks(&self) -> bool {
+        self.lanes.iter().any(Lane::holds_chunks)
+    }
+
+    /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.
+    pub(crate) fn close_gone(
+        &mut self,
+        tasks: &[u32],
+        arena: &SharedArena,
+        done: &mut Vec<Chunk>,
+    ) -> Vec<u16> {
+        let mut numbers = Vec::new();
+        for i in 0..self.lanes.len() {
+            let (tid, slot) = (self.lanes[i].tid, self.lanes[i].slot);
+            // A later thread with the same number in the kernel: this one is gone, too.
+            let replaced = self.lanes[i + 1..].iter().any(|other| other.tid == tid);
+            if tasks.contains(&tid) && !replaced {
+                continue;
+            }
+            let lane = &mut self.lanes[i];
+            // It wrote its last before it was gone, so this copy holds it.
+            lane.copy(arena, done);
+            lane.settle();
+            if lane.is_empty() && lane.holds_chunks() {
+                lane.close(arena, done);
+                numbers.push(slot);
+            }
+        }
+        self.drop_finished();
+        numbers
+    }
+
+    /// Forgets lanes that are closed and merged, but for those at the end, whose number counts.
+    fn drop_finished(&mut self) {
+        let finished = |lane: &Lane| lane.is_empty() && !lane.holds_chunks() && lane.has_begun();
+        let count = self.lanes.iter().take_while(|lane| finished(lane)).count();
+        for lane in self.lanes.drain(..count) {
+            self.closed.add(&lane);
+        }
+    }
+
+    /// The process is gone: reads the rest, gives its chunks back and ends it on the tape.
+    pub(crate) fn finish(
+        &mut self,
+        tape: &mut Writer<Sink>,
+        arena: &SharedArena,
+        done: &mut Vec<Chunk>,
+        time: u64,
+    ) -> Result<(), Error> {
+        self.copy(arena, done);
+        for lane in &mut self.lanes {
+            lane.close(arena, done);
+        }
+        self.merge(tape, true)?;
+        for lane in self.lanes.drain(..) {
+            self.closed.add(&lane);
+        }
+        self.ended = Some(Instant::now());
+        let end = ProcessEnd {
+            time,
+            code: self.exit.code,
+            signal: self.exit.signal,
+            threads: self.closed.threads,
+            free_null: self.closed.free_null,
+            lost: self.closed.lost,
+        };
+        tape.end_process(self.number, &end)
+    }
+
+    /// Events that are known to be lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.closed.lost
+    }
+}
+
+impl Totals {
+    fn add(&mut self, lane: &Lane) {
+        self.threads += 1;
+        self.free_null += lane.free_null();
+        self.lost += lane.lost();
+    }
+}
+
+/// The merged stream of a process on its way to the tape.
+struct Merged<'a> {
+    number: ProcessNumber,
+    tape: &'a mut Writer<Sink>,
+    begun: &'a mut Option<Begun>,
+    forks: &'a mut HashMap<u64, (ForkPoint, Instant)>,
+}
+
+impl Stream for Merged<'_> {
+    type Error = Error;
+
+    fn record(&mut self, thread: u32, time: u64, record: &Record<'_>) -> Result<(), Error> {
+        if self.begun.is_some() {
+            self.settle_begun(thread, record)?;
+        }
+        let event = match *record {
+            Record::Time(_) => return Ok(()),
+            Record::ReallocBegin { old, .. } => {
+                *self.begun = Some(Begun { thread, time, old });
+                return Ok(());
+            }
+            Record::Note(note) => return self.note(thread, time, &note),
+            Record::Release { call, address, caller, .. } => {
+                let freed = Allocation { address, caller, ..Allocation::default() };
+                event(call, thread, time, &freed, 0)
+            }
+            Record::Allocation { call, allocation, .. } => {
+                event(call, thread, time, &allocation, 0)
+            }
+            Record::Reallocation { call, allocation, old, .. } => {
+                event(call, thread, time, &allocation, old)
+            }
+        };
+        self.tape.event(self.number, &event)?;
+        Ok(())
+    }
+}
+
+fn event(call: Call, thread: u32, time: u64, a: &Allocation, old: u64) -> Event {
+    Event {
+        call,
+        thread,
+        time,
+        caller: a.caller,
+        address: a.address,
+        size: a.size,
+        slack: a.slack,
+        align: a.align,
+        old,
+    }
+}
+
+impl Merged<'_> {
+    /// A reallocation has begun and something follows: if that is its end, nothing came between and
+    /// the event says it all; else the release stands on the tape by itself.
+    fn settle_begun(&mut self, thread: u32, record: &Record<'_>) -> Result<(), Error> {
+        let Some(begun) = self.begun.take() else { return Ok(()) };
+        let is_its_end = thread == begun.thread
+            && matches!(record, Record::Reallocation { old, begun: true, .. } if *old == begun.old);
+        if is_its_end {
+            return Ok(());
+        }
+        self.tape.release(self.number, begun.thread, begun.time, begun.old)
+    }
+
+    fn note(
+        &mut self,
+        thread: u32,
+        time: u64,
+        note: &heaptape_wire::note::NoteRecord<'_>,
+    ) -> Result<(), Error> {
+        if note.kind == NoteKind::Fork {
+            let point = self.tape.fork_point(self.number)?;
+            let number = note.args.first().copied().unwrap_or(0);
+            self.forks.insert(number, (point, Instant::now()));
+        }
+        self.tape.note(
+            self.number,
+            &Note {
+                thread,
+                time,
+                caller: note.caller,
+                kind: note.kind,
+                args: note.args.to_vec(),
+                text: note.text().collect(),
+            },
+        )
+    }
+}

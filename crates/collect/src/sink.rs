@@ -1,0 +1,143 @@
+//! The writing thread: compresses frames and writes them, while the collector goes on draining.
+//!
+//! When the file can't grow any more, by the user's limit or the file system's, it says so once and
+//! takes no more events; the tape ends at its last whole frame.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use heaptape_tape::{BlockSink, Ended, Error, RawFrame};
+use heaptape_wire::session::Arena;
+
+/// Frames that may wait for the writing thread.
+const QUEUE: usize = 8;
+/// How long a file that takes nothing is waited for.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// The end of the queue that the tape's writer feeds.
+pub(crate) struct Sink {
+    sender: Option<SyncSender<RawFrame>>,
+    thread: Option<JoinHandle<u64>>,
+    state: Arc<Mutex<Option<Ended>>>,
+    arena: Arena,
+}
+
+impl Sink {
+    /// Starts the thread. `max_size`: bytes after which the tape ends.
+    pub(crate) fn start(file: File, max_size: Option<u64>, arena: Arena) -> Sink {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let state = Arc::new(Mutex::new(None));
+        let shared = state.clone();
+        let thread =
+            std::thread::spawn(move || FrameFile::new(file, max_size, shared).write_all(&receiver));
+        Sink { sender: Some(sender), thread: Some(thread), state, arena }
+    }
+
+    /// Why the tape has to end, if it has to.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until everything is written; the length of the file in bytes.
+    pub(crate) fn close(mut self) -> u64 {
+        self.sender = None;
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0)
+    }
+}
+
+impl BlockSink for Sink {
+    /// Queues a frame. While the queue is full the collector is still alive and says so.
+    fn frame(&mut self, frame: RawFrame) -> Result<(), Error> {
+        let Some(sender) = &self.sender else { return Ok(()) };
+        let started = Instant::now();
+        let mut frame = frame;
+        loop {
+            match sender.try_send(frame) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return Ok(()),
+                Err(TrySendError::Full(back)) => frame = back,
+            }
+            if started.elapsed() > STALLED {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.get_or_insert(Ended::Other("output-stalled".into()));
+                return Ok(());
+            }
+            self.arena.session().beat();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// The file behind the queue.
+struct FrameFile {
+    file: File,
+    encoder: heaptape_tape::Encoder,
+    buffer: Vec<u8>,
+    written: u64,
+    max_size: Option<u64>,
+    state: Arc<Mutex<Option<Ended>>>,
+    failed: bool,
+}
+
+impl FrameFile {
+    fn new(file: File, max_size: Option<u64>, state: Arc<Mutex<Option<Ended>>>) -> FrameFile {
+        FrameFile {
+            file,
+            encoder: heaptape_tape::Encoder::new(),
+            buffer: Vec::new(),
+            written: 0,
+            max_size,
+            state,
+            failed: false,
+        }
+    }
+
+    fn write_all(mut self, frames: &Receiver<RawFrame>) -> u64 {
+        for frame in frames {
+            if let Err(error) = self.write(frame) {
+                self.fail(&error);
+            }
+        }
+        self.written
+    }
+
+    fn write(&mut self, frame: RawFrame) -> Result<(), Error> {
+        if self.failed {
+            return Ok(());
+        }
+        self.buffer.clear();
+        frame.encode(&mut self.encoder, &mut self.buffer)?;
+        self.file.write_all(&self.buffer).map_err(Error::Write)?;
+        self.written += self.buffer.len() as u64;
+        if self.max_size.is_some_and(|max| self.written >= max) {
+            self.end(Ended::MaxSize);
+        }
+        Ok(())
+    }
+
+    fn end(&self, why: Ended) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// Cuts the file back to its last whole frame, and says in a last small one why it ends.
+    fn fail(&mut self, error: &Error) {
+        self.failed = true;
+        let why = match error {
+            Error::Write(error) if is_full(error) => Ended::DiskFull,
+            other => Ended::Other(other.to_string()),
+        };
+        let _ = self.file.set_len(self.written);
+        let _ = self.file.seek(SeekFrom::Start(self.written));
+        self.end(why);
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}

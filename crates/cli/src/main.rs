@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod library;
+mod progress;
 mod terminal;
 
 use std::io::ErrorKind;

@@ -59,7 +59,7 @@ impl Listing<'_> {
         let mut out = terminal.out();
         if self.json {
             let complete = self.tape.summary().complete;
-            let mut lines = json::Events::new(&mut out, complete, self.process)?;
+            let mut lines = json::events::Events::new(&mut out, complete, self.process)?;
             self.each(&mut lines)?;
             lines.finish()?;
         } else {
@@ -80,7 +80,9 @@ impl Listing<'_> {
                     sink.row(&Row::of(&event, modules))?;
                 }
                 Item::Event(_) => {}
-                item if self.notes => sink.between(&item)?,
+                item if self.notes && self.filter.admits_thread(thread_of(&item)) => {
+                    sink.between(&item)?;
+                }
                 _ => {}
             }
         }
@@ -94,21 +96,34 @@ impl Listing<'_> {
         for block in before.iter().filter(|b| self.filter.admits_size(b.size)) {
             histogram.begin(block.size);
         }
+        let mut progress = terminal.progress(range.end - range.start, false);
         for item in self.tape.events_with(self.process.number, range, Columns::REPLAY)? {
             if let Item::Event(event) = item? {
+                progress.event();
                 histogram.call(&event, &self.filter);
             }
         }
+        drop(progress);
         let mut out = terminal.out();
         let balanced = self.filter.balances();
         if self.json {
             let complete = self.tape.summary().complete;
-            json::histogram(&mut out, complete, self.process, &histogram, balanced)?;
+            json::histogram::write(&mut out, complete, self.process, &histogram, balanced)?;
         } else {
             writeln!(out, "Sizes requested by {}:\n", text::process(self.process))?;
             events::histogram(&mut out, &histogram, balanced, terminal.style())?;
         }
         Ok(out.flush()?)
+    }
+}
+
+/// The thread of what stands between calls; samples are of the whole process.
+fn thread_of(item: &Item) -> Option<u32> {
+    match item {
+        Item::Event(event) => Some(event.event.thread),
+        Item::Release(release) => Some(release.thread),
+        Item::Note { note, .. } => Some(note.thread),
+        Item::Sample(_) => None,
     }
 }
 
@@ -118,7 +133,7 @@ trait Sink {
     fn between(&mut self, item: &Item) -> io::Result<()>;
 }
 
-impl<W: Write> Sink for json::Events<W> {
+impl<W: Write> Sink for json::events::Events<W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
         self.row(row)
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::{LiveBlock, ProcessSummary, live, moment, processes};
-use heaptape_report::json::LiveHead;
+use heaptape_report::json::live::Head;
 use heaptape_report::{json, live as report, text};
 use heaptape_tape::Tape;
 
@@ -28,7 +28,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     let mut blocks = live::after(tape, process, made)?;
     let sum = live::Sum::of(&blocks);
     let head =
-        LiveHead { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
+        Head { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
     let mut callers = Callers::new(tape);
     let mut out = terminal.out();
     if !args.json {
@@ -41,7 +41,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
             let parts = live::by_caller(&blocks, |b| callers.of_block(b))?;
             let shown = top(&parts, args.top);
             if args.json {
-                json::live_callers(&mut out, head, shown)?;
+                json::live::callers(&mut out, head, shown)?;
             } else {
                 report::callers(&mut out, shown, style)?;
                 report::rest(&mut out, shown.len(), parts.len(), "callers")?;
@@ -51,7 +51,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
             // A histogram with its tail cut off would mislead, so all bins are shown.
             let parts = live::by_bin(&blocks);
             if args.json {
-                json::live_bins(&mut out, head, &parts)?;
+                json::live::bins(&mut out, head, &parts)?;
             } else {
                 report::bins(&mut out, &parts, style)?;
             }
@@ -60,7 +60,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
             live::sort(&mut blocks);
             let shown = with_places(top(&blocks, args.top), &mut callers)?;
             if args.json {
-                json::live_blocks(&mut out, head, &shown)?;
+                json::live::blocks(&mut out, head, &shown)?;
             } else {
                 report::blocks(&mut out, &shown, style)?;
                 report::rest(&mut out, shown.len(), blocks.len(), "blocks")?;

@@ -45,6 +45,16 @@ impl Intents {
         self.open.iter().flatten().chain(&self.expected).any(|open| !open.reported)
     }
 
+    /// Whether a process is, or is about to be, named here.
+    pub(crate) fn has_named(&self, pid: u32) -> bool {
+        self.named().any(|named| named == pid)
+    }
+
+    /// Processes that are, or are about to be, named here.
+    pub(crate) fn named(&self) -> impl Iterator<Item = u32> + '_ {
+        self.open.iter().flatten().chain(&self.expected).map(|open| open.pid)
+    }
+
     /// First in a round, before the arrivals are looked up: which of the announced processes are gone.
     /// What they registered is then among the arrivals.
     pub(crate) fn notice_gone(&mut self) {

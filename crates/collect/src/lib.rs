@@ -11,9 +11,11 @@
 //! Nothing here prints, looks up symbols or computes figures. What it reads from shared memory it
 //! checks: an index or a length from there is never trusted.
 
+mod admit;
 mod arch;
 mod arena;
 mod clock;
+mod depart;
 mod drain;
 mod error;
 mod exit;
@@ -23,8 +25,11 @@ mod merge;
 mod output;
 mod process;
 mod record;
+mod recorder;
 mod sample;
+mod signals;
 mod sink;
+mod strays;
 
 pub use error::Error;
 pub use exit::Exit;

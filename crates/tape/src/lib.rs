@@ -6,11 +6,30 @@
 //! nothing from `/proc`.
 #![forbid(unsafe_code)]
 
+mod births;
+mod block;
+mod column;
 mod error;
 mod event;
+mod events;
+mod family;
+mod field;
 mod format;
+mod frame;
+mod index;
+mod item;
+mod keyframe;
+mod live;
+mod live_set;
+mod notes;
+mod operation;
+mod place;
 mod reader;
+mod resolve;
+mod source;
 mod summary;
+mod tally;
+mod unpacked;
 mod verify;
 mod writer;
 
@@ -19,10 +38,13 @@ pub use event::{
     Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
     Uncovered, Vma,
 };
-pub use format::{Encoder, FrameWriter, RawFrame};
+pub use events::Events;
+pub use frame::{Encoder, FrameWriter, RawFrame};
 pub use heaptape_wire::event::Call;
 pub use heaptape_wire::note::NoteKind;
-pub use reader::{Columns, Events, Item, LiveBlock, OldBlock, Release, Resolved, Tape};
+pub use item::{Columns, Item, OldBlock, Release, Resolved};
+pub use live_set::LiveBlock;
+pub use reader::Tape;
 pub use summary::{CallCounts, ProcessSummary, Summary};
 pub use verify::{Overlap, Verdict, verify};
 pub use writer::{BlockSink, Writer};

@@ -15,6 +15,12 @@ impl CallCounts {
         self.counts.get(call.code() as usize - 1).copied().unwrap_or(0)
     }
 
+    pub(crate) fn add(&mut self, call: Call, more: u64) {
+        if let Some(count) = self.counts.get_mut(call.code() as usize - 1) {
+            *count = count.saturating_add(more);
+        }
+    }
+
     /// All of them, in the order of their codes.
     pub fn iter(&self) -> impl Iterator<Item = (Call, u64)> + '_ {
         Call::ALL.into_iter().zip(self.counts)

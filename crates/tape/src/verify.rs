@@ -1,6 +1,11 @@
 //! Holds a tape against the rules of an allocator: no two live blocks may overlap.
 
+use crate::item::{Columns, Item};
 use crate::{Error, ProcessNumber, Tape};
+use std::collections::BTreeMap;
+
+/// Overlaps that are told in full.
+const FIRST: usize = 8;
 
 /// Two blocks at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub struct Overlap {
 pub struct Verdict {
     /// Events read.
     pub events: u64,
-    /// Allocations at the address of a live block, or inside or across one.
+    /// Blocks made at, inside or across a live block.
     pub faults: u64,
     /// The first few of them.
     pub first: Vec<Overlap>,
@@ -30,8 +35,62 @@ pub struct Verdict {
     pub unknown_frees: u64,
 }
 
-/// Reads all events of a process and checks that no two live blocks overlap.
+/// Reads all events of a process and checks that no two live blocks overlap, the inherited ones
+/// included.
+///
+/// The memory it takes is that of the live set.
 pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
-    let _ = tape.events(process, 0..u64::MAX)?;
-    Ok(Verdict::default())
+    let mut verdict = Verdict::default();
+    let mut live = BTreeMap::new();
+    for block in tape.inherited(process)? {
+        live.insert(block.address, block.size);
+    }
+    let columns = Columns { slack: true, address: true, ..Columns::REPLAY };
+    for item in tape.events_with(process, 0..u64::MAX, columns)? {
+        match item? {
+            Item::Release(release) => {
+                live.remove(&release.address);
+            }
+            Item::Event(resolved) => {
+                let event = &resolved.event;
+                verdict.events += 1;
+                let freed = if event.call.is_release() { event.address } else { event.old };
+                if freed != 0 && !event.failed() {
+                    verdict.unknown_frees += u64::from(resolved.block.is_none());
+                }
+                match resolved.block {
+                    // A block that was given up early comes back when the call fails.
+                    Some(block) if resolved.early && event.failed() => {
+                        verdict.place(&mut live, resolved.index, block.address, block.size);
+                    }
+                    Some(block) if !resolved.early && !event.failed() => {
+                        live.remove(&block.address);
+                    }
+                    _ => {}
+                }
+                if !event.call.is_release() && event.address != 0 {
+                    verdict.place(&mut live, resolved.index, event.address, event.size);
+                }
+            }
+            Item::Note { .. } | Item::Sample(_) => {}
+        }
+    }
+    Ok(verdict)
+}
+
+impl Verdict {
+    /// Puts a block into the map and counts a fault if it meets another.
+    fn place(&mut self, live: &mut BTreeMap<u64, u64>, index: u64, address: u64, size: u64) {
+        // A block of no bytes still has its address to itself.
+        let end = address.saturating_add(size.max(1));
+        let last = live.range(..end).next_back();
+        let met = last.filter(|(other, size)| other.saturating_add((**size).max(1)) > address);
+        if let Some((&other_address, &other_size)) = met {
+            self.faults += 1;
+            if self.first.len() < FIRST {
+                self.first.push(Overlap { index, address, size, other_address, other_size });
+            }
+        }
+        live.insert(address, size);
+    }
 }

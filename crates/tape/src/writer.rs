@@ -1,10 +1,18 @@
 //! Events in, columns out: resolves every address against the live set and counts as it goes.
 
-use crate::format::RawFrame;
-use crate::{
-    Ended, Error, Event, ForkPoint, Header, Note, ProcessEnd, ProcessNumber, ProcessStart, Sample,
+use crate::block::{BLOCK_ITEMS, RawBlock};
+use crate::event::{
+    Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
     Uncovered,
 };
+use crate::family::{Family, Inheritance, Pending};
+use crate::frame::{Content, RawFrame};
+use crate::keyframe::{KEYFRAME_EVENTS, RawKeyframe};
+use crate::live::Block;
+use crate::notes::{NOTES_FULL, RawNotes};
+use crate::operation::{Old, Operation, Outcome};
+use crate::tally::Tally;
+use crate::Error;
 
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
@@ -13,40 +21,203 @@ pub trait BlockSink {
 }
 
 /// Writes a tape. One thread feeds it; frames leave through the sink.
+///
+/// ```
+/// use heaptape_tape::{Call, Event, FrameWriter, Header, Origin, ProcessStart, Tape, Writer};
+///
+/// let mut writer = Writer::new(FrameWriter::new(Vec::new())?, &Header::default())?;
+/// let start = ProcessStart {
+///     pid: 42, parent: None, origin: Origin::Exec, time: 0, rank: None, command: vec!["ls".into()],
+/// };
+/// let ls = writer.start_process(&start)?;
+/// let event = Event {
+///     call: Call::Malloc, thread: 0, time: 0, caller: 0x1000, address: 0x5000, size: 20,
+///     slack: 4, align: 0, old: 0,
+/// };
+/// writer.event(ls, &event)?;
+/// let tape = Tape::from_bytes(writer.finish(None)?.into_inner())?;
+/// assert_eq!(tape.summary().processes[0].end_requested, 20);
+/// # Ok::<(), heaptape_tape::Error>(())
+/// ```
 pub struct Writer<S: BlockSink> {
     sink: S,
+    family: Family,
+    tracks: Vec<Option<Box<Track>>>,
+    keyframe_events: u64,
+    events: u64,
+    order_faults: u64,
 }
 
-#[allow(unused_variables)] // signatures first
+/// What is being written of a running process.
+struct Track {
+    tally: Tally,
+    block: Box<RawBlock>,
+    notes: RawNotes,
+    /// Whether its heap may hold inherited blocks, and the number of its first own allocation.
+    base: u64,
+    last_keyframe: Tally,
+    /// Blocks older than the last keyframe that ended since.
+    ended: Vec<u64>,
+}
+
+impl Track {
+    fn new(tally: Tally) -> Track {
+        Track {
+            tally,
+            block: Box::new(RawBlock::new(tally)),
+            notes: RawNotes::default(),
+            base: tally.ordinal,
+            last_keyframe: tally,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Notes that a block has ended for good.
+    #[inline]
+    fn ended(&mut self, block: &Block) {
+        self.tally.ended(block.size);
+        if block.ordinal < self.last_keyframe.ordinal {
+            self.ended.push(block.ordinal);
+        }
+    }
+
+    /// Writes which block an event refers to: its age, and all of it if it is inherited.
+    #[inline]
+    fn refer(&mut self, address: u64, block: &Block) {
+        self.block.ages.push(self.age(block));
+        self.describe(address, block);
+    }
+
+    fn age(&self, block: &Block) -> u64 {
+        self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal)
+    }
+
+    #[inline]
+    fn describe(&mut self, address: u64, block: &Block) {
+        if block.ordinal < self.base {
+            self.block.inherited.extend([block.size, block.slack, address]);
+        }
+    }
+
+    /// A block stood where the current item puts another one.
+    #[cold]
+    fn displaced(&mut self, address: u64, block: &Block) {
+        self.block.faults.push((self.block.items() as u64, self.age(block)));
+        self.describe(address, block);
+        self.ended(block);
+        self.tally.order_faults += 1;
+    }
+
+    /// Writes what all items have.
+    #[inline]
+    fn item(&mut self, operation: Operation, thread: u32, time: u64) {
+        let block = &mut self.block;
+        if block.operations.is_empty() {
+            block.first_time = time;
+        }
+        block.last_time = time;
+        block.operations.push(operation.0);
+        block.threads.push(u64::from(thread));
+        block.times.push(time);
+    }
+}
+
 impl<S: BlockSink> Writer<S> {
     /// Starts a tape: the header goes to the sink at once.
     pub fn new(sink: S, header: &Header) -> Result<Writer<S>, Error> {
-        Ok(Writer { sink })
+        let mut writer = Writer {
+            sink,
+            family: Family::default(),
+            tracks: Vec::new(),
+            keyframe_events: KEYFRAME_EVENTS,
+            events: 0,
+            order_faults: 0,
+        };
+        writer.send(0, Content::Job(header.clone()))?;
+        Ok(writer)
+    }
+
+    fn send(&mut self, process: u32, content: Content) -> Result<(), Error> {
+        self.sink.frame(RawFrame { process, content })
+    }
+
+    /// Sets how many events of a process lie between two keyframes, at least. Fewer make a larger
+    /// tape of which a reader can reach any place sooner.
+    pub fn keyframe_every(mut self, events: u64) -> Writer<S> {
+        self.keyframe_events = events;
+        self
+    }
+
+    /// The sink that the frames go to.
+    pub fn sink(&mut self) -> &mut S {
+        &mut self.sink
     }
 
     /// Starts a process and gives it the next number.
     pub fn start_process(&mut self, start: &ProcessStart) -> Result<ProcessNumber, Error> {
-        Ok(ProcessNumber(0))
+        let point = match start.origin {
+            Origin::Exec => None,
+            Origin::Fork { point } => Some(point),
+        };
+        let inherited = self.family.start(point)?;
+        let number = self.tracks.len() as u32;
+        let tally =
+            Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
+        self.tracks.push(Some(Box::new(Track::new(tally))));
+        self.send(number, Content::Start(start.clone(), inherited))?;
+        Ok(ProcessNumber(number))
     }
 
     /// Remembers the live set of `parent` as it is now, until the point is dropped and the last
     /// child that was started from it (and its heirs) has ended.
     pub fn fork_point(&mut self, parent: ProcessNumber) -> Result<ForkPoint, Error> {
-        Ok(ForkPoint(0))
+        let tally = track(&mut self.tracks, parent)?.tally;
+        let now = Inheritance {
+            events: tally.events,
+            items: tally.items,
+            ordinal: tally.ordinal,
+            blocks: tally.blocks,
+            requested: tally.requested,
+        };
+        self.family.open(parent.0, now).ok_or(Error::NotRunning(parent))
     }
 
     /// No more children will be started from `point`.
     pub fn drop_fork_point(&mut self, point: ForkPoint) -> Result<(), Error> {
-        Ok(())
+        self.family.close(point)
     }
 
     /// Writes the next event of a process and returns its index.
+    ///
+    /// The size fields of a release, the `old` of what is no reallocation, the alignment of a
+    /// reallocation and the slack of a failed call mean nothing and are not kept.
+    #[inline]
     pub fn event(&mut self, process: ProcessNumber, event: &Event) -> Result<u64, Error> {
-        Ok(0)
+        let track = track(&mut self.tracks, process)?;
+        let faults = track.tally.order_faults;
+        let operation = if event.call.is_release() {
+            free(&mut self.family, process.0, track, event)
+        } else if event.call.is_reallocation() {
+            reallocate(&mut self.family, process.0, track, event)
+        } else {
+            allocate(&mut self.family, process.0, track, event)
+        };
+        track.block.callers.push(event.caller);
+        track.item(operation, event.thread, event.time);
+        let index = track.tally.events;
+        track.tally.event(event.call, event.thread);
+        self.events += 1;
+        self.order_faults += track.tally.order_faults - faults;
+        if track.block.items() >= BLOCK_ITEMS {
+            self.flush_process(process)?;
+        }
+        Ok(index)
     }
 
     /// Writes that a reallocation by `thread` has given `address` up; its event comes later from
     /// the same thread. The old size counts until then.
+    ///
+    /// If the thread has another release waiting, that one's block ends here.
     pub fn release(
         &mut self,
         process: ProcessNumber,
@@ -54,36 +225,80 @@ impl<S: BlockSink> Writer<S> {
         time: u64,
         address: u64,
     ) -> Result<(), Error> {
+        let track = track(&mut self.tracks, process)?;
+        let block = self.family.take(process.0, address, track.tally.items);
+        match &block {
+            Some(block) => {
+                track.refer(address, block);
+                track.block.freed.push((address, block.size.wrapping_add(block.slack)));
+            }
+            None => track.block.unknown.push(address),
+        }
+        if let Some(heap) = self.family.heap(process.0) {
+            let before = heap.pending.insert(thread, Pending { address, block });
+            if let Some(lost) = before.and_then(|pending| pending.block) {
+                track.ended(&lost);
+            }
+        }
+        track.item(Operation::early_release(block.is_some()), thread, time);
+        track.tally.release(thread);
+        if track.block.items() >= BLOCK_ITEMS {
+            self.flush_process(process)?;
+        }
         Ok(())
     }
 
     /// Writes a note; it stands before the next event.
     pub fn note(&mut self, process: ProcessNumber, note: &Note) -> Result<(), Error> {
-        Ok(())
+        let track = track(&mut self.tracks, process)?;
+        track.notes.note((track.tally.events, track.tally.items), note);
+        self.send_full_notes(process)
     }
 
     /// Writes a sample; its index is set to the number of events so far.
     pub fn sample(&mut self, process: ProcessNumber, sample: &Sample) -> Result<(), Error> {
-        Ok(())
+        let track = track(&mut self.tracks, process)?;
+        track.notes.sample((track.tally.events, track.tally.items), sample);
+        self.send_full_notes(process)
+    }
+
+    fn send_full_notes(&mut self, process: ProcessNumber) -> Result<(), Error> {
+        let track = track(&mut self.tracks, process)?;
+        if track.notes.fields.bytes.len() < NOTES_FULL {
+            return Ok(());
+        }
+        let notes = std::mem::take(&mut track.notes);
+        self.send(process.0, Content::Notes(notes))
     }
 
     /// Names the MPI rank of a process once it is known.
     pub fn set_rank(&mut self, process: ProcessNumber, rank: u32) -> Result<(), Error> {
-        Ok(())
+        track(&mut self.tracks, process)?;
+        self.send(process.0, Content::Rank(rank))
     }
 
     /// Ends a process.
     pub fn end_process(&mut self, process: ProcessNumber, end: &ProcessEnd) -> Result<(), Error> {
-        Ok(())
+        self.flush_process(process)?;
+        if let Some(slot) = self.tracks.get_mut(process.0 as usize) {
+            *slot = None;
+        }
+        self.family.end(process.0)?;
+        self.send(process.0, Content::End(*end))
     }
 
     /// Names a process that could not be recorded.
     pub fn uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
-        Ok(())
+        self.send(0, Content::Uncovered(uncovered.clone()))
     }
 
     /// Sends what is buffered of every process to the sink, so that a tape cut here holds it.
     pub fn flush(&mut self) -> Result<(), Error> {
+        for number in 0..self.tracks.len() {
+            if self.tracks.get(number).is_some_and(Option::is_some) {
+                self.flush_process(ProcessNumber(number as u32))?;
+            }
+        }
         Ok(())
     }
 
@@ -92,14 +307,190 @@ impl<S: BlockSink> Writer<S> {
         &self.sink
     }
 
+    /// Sends the notes, then the events, then a keyframe if one is due.
+    fn flush_process(&mut self, process: ProcessNumber) -> Result<(), Error> {
+        let track = track(&mut self.tracks, process)?;
+        let notes = std::mem::take(&mut track.notes);
+        track.block.end = track.tally;
+        let next = Box::new(RawBlock::new(track.tally));
+        let block = std::mem::replace(&mut track.block, next);
+        let due = track.tally.events - track.last_keyframe.events >= self.keyframe_events;
+        let keyframe = if due { self.keyframe(process)? } else { None };
+        if !notes.is_empty() {
+            self.send(process.0, Content::Notes(notes))?;
+        }
+        if block.items() > 0 {
+            self.send(process.0, Content::Block(block))?;
+        }
+        match keyframe {
+            Some(keyframe) => self.send(process.0, Content::Keyframe(Box::new(keyframe))),
+            None => Ok(()),
+        }
+    }
+
+    fn keyframe(&mut self, process: ProcessNumber) -> Result<Option<RawKeyframe>, Error> {
+        let track = track(&mut self.tracks, process)?;
+        let Some(heap) = self.family.heap(process.0) else { return Ok(None) };
+        let since = track.last_keyframe.ordinal;
+        track.last_keyframe = track.tally;
+        let pending = heap.pending.iter();
+        let pending: Vec<_> = pending.map(|(&t, p)| (t, p.address, p.block)).collect();
+        let waiting = pending.iter().filter_map(|&(_, address, block)| Some((address, block?)));
+        let born = heap.live.iter().chain(waiting).filter(|(_, b)| b.ordinal >= since).collect();
+        let ended = std::mem::take(&mut track.ended);
+        Ok(Some(RawKeyframe { at: track.tally, born, ended, pending }))
+    }
+
     /// Counts so far: events and order faults of all processes.
     pub fn counts(&self) -> (u64, u64) {
-        (0, 0)
+        (self.events, self.order_faults)
     }
 
     /// Ends the tape: the last blocks, the index and the trailer go to the sink, which is given
     /// back. `ended` says why the recording stopped before the job did.
-    pub fn finish(self, ended: Option<Ended>) -> Result<S, Error> {
+    pub fn finish(mut self, ended: Option<Ended>) -> Result<S, Error> {
+        self.flush()?;
+        self.send(0, Content::Index(ended))?;
         Ok(self.sink)
+    }
+}
+
+#[inline]
+fn track(tracks: &mut [Option<Box<Track>>], process: ProcessNumber) -> Result<&mut Track, Error> {
+    let slot = tracks.get_mut(process.0 as usize).and_then(Option::as_deref_mut);
+    slot.ok_or(Error::NotRunning(process))
+}
+
+#[inline]
+fn free(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    let block = family.take(process, event.address, track.tally.items);
+    match &block {
+        Some(block) => {
+            track.refer(event.address, block);
+            track.block.freed.push((event.address, block.size.wrapping_add(block.slack)));
+            track.ended(block);
+        }
+        None => {
+            track.block.unknown.push(event.address);
+            track.tally.unknown_frees += 1;
+        }
+    }
+    Operation::release(event.call, block.is_some())
+}
+
+#[inline]
+fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    track.block.sizes.push(event.size);
+    let (failed, aligned) = (event.address == 0, event.align != 0);
+    if aligned {
+        track.block.aligns.push(event.align);
+    }
+    if !failed {
+        track.block.addresses.push(event.address);
+        born(family, process, track, event);
+    }
+    Operation::allocate(event.call, failed, aligned)
+}
+
+/// The block of an event is born at its address.
+#[inline]
+fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
+    track.block.slacks.push(event.slack);
+    let block = Block {
+        ordinal: track.tally.ordinal,
+        birth: track.tally.events,
+        size: event.size,
+        slack: event.slack,
+    };
+    put(family, process, track, event.address, block);
+    track.tally.born(event.size);
+}
+
+/// A block comes to stand at an address; one that stood there ends.
+#[inline]
+fn put(family: &mut Family, process: u32, track: &mut Track, address: u64, block: Block) {
+    if let Some(displaced) = family.put(process, address, block, track.tally.items) {
+        track.displaced(address, &displaced);
+    }
+}
+
+fn reallocate(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    let outcome = match event.address {
+        0 if event.size == 0 && event.old != 0 => Outcome::Freed,
+        0 => Outcome::Failed,
+        address if address == event.old => Outcome::InPlace,
+        _ => Outcome::Moved,
+    };
+    let old = find_old(family, process, track, event, outcome);
+    if outcome != Outcome::Freed {
+        track.block.sizes.push(event.size);
+    }
+    if outcome == Outcome::Moved {
+        track.block.addresses.push(event.address);
+    }
+    if matches!(outcome, Outcome::InPlace | Outcome::Moved) {
+        born(family, process, track, event);
+    }
+    Operation::reallocate(event.call, old, outcome)
+}
+
+/// Finds and, unless the call failed, ends the block that a reallocation was given.
+fn find_old(
+    family: &mut Family,
+    process: u32,
+    track: &mut Track,
+    event: &Event,
+    outcome: Outcome,
+) -> Old {
+    if event.old == 0 {
+        return Old::None;
+    }
+    if let Some(block) = take_pending(family, process, event) {
+        finish_pending(family, process, track, event, block, outcome);
+        return Old::Released;
+    }
+    let failed = outcome == Outcome::Failed;
+    let block = match failed {
+        true => family.look(process, event.old),
+        false => family.take(process, event.old, track.tally.items),
+    };
+    let Some(block) = block else {
+        track.block.unknown.push(event.old);
+        track.tally.unknown_frees += u64::from(!failed);
+        return Old::Unknown;
+    };
+    track.refer(event.old, &block);
+    if !failed {
+        track.block.freed.push((event.old, block.size.wrapping_add(block.slack)));
+        track.ended(&block);
+    }
+    Old::Known
+}
+
+/// The release that waits for this event, if one does. The inner option is its block.
+fn take_pending(family: &mut Family, process: u32, event: &Event) -> Option<Option<Block>> {
+    let heap = family.heap(process)?;
+    if heap.pending.is_empty() || heap.pending.get(&event.thread)?.address != event.old {
+        return None;
+    }
+    heap.pending.remove(&event.thread).map(|pending| pending.block)
+}
+
+/// Ends the block of an early release, or puts it back if the call failed.
+fn finish_pending(
+    family: &mut Family,
+    process: u32,
+    track: &mut Track,
+    event: &Event,
+    block: Option<Block>,
+    outcome: Outcome,
+) {
+    let failed = outcome == Outcome::Failed;
+    match block {
+        Some(block) if failed => {
+            put(family, process, track, event.old, block);
+        }
+        Some(block) => track.ended(&block),
+        None => track.tally.unknown_frees += u64::from(!failed),
     }
 }

@@ -1,0 +1,192 @@
+//! Processes as they come: programs that were started, copies that were forked.
+
+use heaptape_proc::{job, read};
+use heaptape_tape::{Error, ForkPoint, Origin, ProcessNumber, ProcessStart};
+use heaptape_wire::process::{self as wire, Registration, SlotState};
+
+use crate::launch::texts;
+use crate::process::{Arrival, Process};
+use crate::recorder::Recorder;
+use crate::sample;
+
+impl Recorder {
+    /// Slots whose process has registered and is not known yet.
+    pub(crate) fn arrivals(&self) -> Vec<(u16, u32, Registration)> {
+        let mut arrivals: Vec<_> = (0..self.arena.slots())
+            .filter_map(|index| {
+                let slot = self.arena.arena().slot(index);
+                let SlotState::Live(_) = slot.state() else { return None };
+                let generation = slot.generation();
+                let known = self.by_slot.contains_key(&(index as u16, generation));
+                if known { None } else { Some((index as u16, generation, slot.registration()?)) }
+            })
+            .collect();
+        arrivals.sort_by_key(|(_, _, registration)| registration.order);
+        arrivals
+    }
+
+    pub(crate) fn admit(&mut self, arrivals: &[(u16, u32, Registration)]) -> Result<bool, Error> {
+        let mut any = false;
+        let mut later: Vec<u32> = Vec::new();
+        for &(slot, generation, registration) in arrivals {
+            if later.contains(&registration.pid) {
+                // The same process as another program: first comes first.
+                continue;
+            }
+            let admitted = match registration.origin {
+                wire::Origin::Exec => self.admit_program(slot, generation, &registration)?,
+                wire::Origin::Fork => self.admit_fork(slot, generation, &registration)?,
+            };
+            any |= admitted;
+            if !admitted {
+                later.push(registration.pid);
+            }
+        }
+        Ok(any)
+    }
+
+    /// A new program: it ends the row that its pid had before.
+    pub(crate) fn admit_program(
+        &mut self,
+        slot: u16,
+        generation: u32,
+        registration: &Registration,
+    ) -> Result<bool, Error> {
+        let pid = registration.pid;
+        let Some(command) = self.command_of(slot, pid) else { return Ok(false) };
+        let before = self.live.iter().copied().find(|&i| self.processes[i].pid == pid);
+        let parent = match before {
+            Some(place) => {
+                let parent = self.processes[place].parent;
+                self.finish_process(place)?;
+                parent
+            }
+            None => self.number_of(registration.ppid),
+        };
+        let rank = read::environ(pid).ok().and_then(|environment| {
+            let lookup = |name: &str| {
+                environment.iter().find_map(|entry| {
+                    let (key, value) = entry.to_str()?.split_once('=')?;
+                    (key == name).then(|| value.to_owned())
+                })
+            };
+            job::find(lookup).map(|job| job.rank)
+        });
+        self.start_process(slot, generation, pid, parent, Origin::Exec, command, rank)?;
+        Ok(true)
+    }
+
+    /// A copy of a process that is known, unless that one is itself so new that it was not drained
+    /// before: then in the next round.
+    pub(crate) fn admit_fork(
+        &mut self,
+        slot: u16,
+        generation: u32,
+        registration: &Registration,
+    ) -> Result<bool, Error> {
+        let key = (registration.parent_slot as u16, registration.parent_generation);
+        let Some(&place) = self.by_slot.get(&key) else {
+            // The parent is on its way itself, or was never recorded.
+            let parent = self.arena.arena().slot(key.0 as usize);
+            let comes =
+                matches!(parent.state(), SlotState::Live(_)) && parent.generation() == key.1;
+            if comes {
+                return Ok(false);
+            }
+            return self.admit_program(slot, generation, registration);
+        };
+        if self.processes[place].since == self.round {
+            return Ok(false);
+        }
+        let parent = &mut self.processes[place];
+        let (number, command, rank) = (parent.number, parent.command.clone(), parent.rank);
+        let point = match parent.take_fork(u64::from(registration.fork)) {
+            Some(point) => Some(point),
+            None => self.tape.fork_point(number).ok(),
+        };
+        let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
+        self.start_process(
+            slot,
+            generation,
+            registration.pid,
+            Some(number),
+            origin,
+            command,
+            rank,
+        )?;
+        self.drop_points(point)?;
+        Ok(true)
+    }
+
+    pub(crate) fn drop_points(
+        &mut self,
+        points: impl IntoIterator<Item = ForkPoint>,
+    ) -> Result<(), Error> {
+        for point in points {
+            self.tape.drop_fork_point(point)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)] // one row of the process table
+    pub(crate) fn start_process(
+        &mut self,
+        slot: u16,
+        generation: u32,
+        pid: u32,
+        parent: Option<ProcessNumber>,
+        origin: Origin,
+        command: Vec<String>,
+        rank: Option<u32>,
+    ) -> Result<(), Error> {
+        let start = ProcessStart {
+            pid,
+            parent,
+            origin,
+            time: self.clock.now(),
+            rank,
+            command: command.clone(),
+        };
+        let number = self.tape.start_process(&start)?;
+        let place = self.processes.len();
+        self.by_slot.insert((slot, generation), place);
+        *self.registrations.entry(pid).or_default() += 1;
+        let since = self.round;
+        self.processes.push(Process::new(Arrival {
+            number,
+            pid,
+            parent,
+            command,
+            rank,
+            slot,
+            generation,
+            since,
+        }));
+        self.live.push(place);
+        if let Some(sample) = sample::take(pid, self.clock.now()) {
+            self.tape.sample(number, &sample)?;
+        }
+        Ok(())
+    }
+
+    /// The command line: what the library has left in the slot, else what the kernel says; `None`
+    /// while neither is there and the process lives.
+    pub(crate) fn command_of(&self, slot: u16, pid: u32) -> Option<Vec<String>> {
+        let bytes: Vec<u8> = self.arena.arena().slot(slot as usize).command().collect();
+        if !bytes.is_empty() && bytes.len() < wire::COMMAND_BYTES {
+            let words = bytes.split(|&b| b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
+            let mut words: Vec<String> = words.collect();
+            words.pop();
+            return Some(words);
+        }
+        match read::cmdline(pid) {
+            Ok(words) if !words.is_empty() => Some(texts(&words)),
+            _ => Some(Vec::new()),
+        }
+    }
+
+    pub(crate) fn number_of(&self, pid: u32) -> Option<ProcessNumber> {
+        let of_pid = |&&i: &&usize| self.processes[i].pid == pid;
+        self.live.iter().rev().find(of_pid).map(|&i| self.processes[i].number)
+    }
+}

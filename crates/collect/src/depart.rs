@@ -1,0 +1,142 @@
+//! Processes as they go: ended, become another program, or never covered.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use heaptape_tape::{Error, Uncovered};
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::chunk::Owner;
+use heaptape_wire::process as wire;
+use rustix::event::{PollFd, PollFlags};
+
+use crate::arena::Chunk;
+use crate::exit::{self, Exit};
+use crate::process::Process;
+use crate::recorder::Recorder;
+
+/// How long the kernel may take to say how a process ended.
+const EXIT_GRACE: Duration = Duration::from_millis(100);
+
+impl Recorder {
+    /// Ends the processes that are gone.
+    pub(crate) fn reap(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
+        let gone: Vec<usize> =
+            self.live.iter().copied().filter(|&i| is_gone(&self.processes[i])).collect();
+        let mut any = false;
+        for place in gone {
+            let process = &mut self.processes[place];
+            let exit = match root {
+                Some((pid, exit)) if pid == process.pid => Some(exit),
+                _ => exit::status(process.pid, process.watch.as_ref()),
+            };
+            let gone_at = *process.gone.get_or_insert_with(Instant::now);
+            if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
+                // Dead and drained at the end; the kernel tells its status when it is reaped.
+                continue;
+            }
+            process.exit = exit.unwrap_or_default();
+            // One more look: a chunk that was claimed last may not have been found yet.
+            self.look();
+            self.finish_process(place)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    pub(crate) fn finish_process(&mut self, place: usize) -> Result<(), Error> {
+        // All that the process wrote is published; two looks find every chunk of it.
+        self.look();
+        self.look();
+        let time = self.clock.now();
+        let process = &mut self.processes[place];
+        process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
+        let points = process.stale_forks(Duration::ZERO);
+        let (slot, generation) = (process.slot, process.generation);
+        self.live.retain(|&i| i != place);
+        self.forget_done();
+        self.drop_points(points)?;
+        self.reclaim(slot, generation);
+        Ok(())
+    }
+
+    /// Takes back what a process held: chunks that it claimed and never opened, and its slot.
+    pub(crate) fn reclaim(&mut self, slot: u16, generation: u32) {
+        let held: Vec<Chunk> = self
+            .arena
+            .owners()
+            .filter(|(chunk, word)| {
+                !self.attached.contains(chunk)
+                    && Owner::from_word(*word)
+                        .is_some_and(|o| o.slot == slot && o.generation == generation)
+            })
+            .map(|(chunk, _)| chunk)
+            .collect();
+        for chunk in held {
+            self.arena.release(chunk);
+        }
+        self.arena.arena().slot(slot as usize).offer(generation + 1);
+    }
+
+    pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
+        let mut found: Vec<Uncovered> = Vec::new();
+        let registrations = &self.registrations;
+        self.intents.judge(
+            self.arena.arena(),
+            |pid| count(registrations, pid),
+            |uncovered| found.push(uncovered),
+        );
+        for uncovered in found {
+            self.name_uncovered(&uncovered)?;
+            // Its row before the exec, if it had one, ends here.
+            let before =
+                self.live.iter().copied().find(|&i| self.processes[i].pid == uncovered.pid);
+            if let Some(place) = before {
+                self.finish_process(place)?;
+            }
+        }
+        let turned_away = self.arena.arena().session().turned_away.load(Ordering::Relaxed);
+        for _ in self.turned_away..turned_away {
+            self.name_uncovered(&Uncovered {
+                pid: 0,
+                command: Vec::new(),
+                why: format!("more than {} processes ran at once", wire::SLOTS),
+            })?;
+        }
+        self.turned_away = turned_away;
+        Ok(())
+    }
+
+    pub(crate) fn look_for_strays(&mut self) -> Result<(), Error> {
+        let mut known = self.live_pids();
+        known.extend(self.intents.named());
+        let mut found = Vec::new();
+        let registrations = &self.registrations;
+        self.strays.look(
+            &known,
+            self.arena.session_path(),
+            |pid| count(registrations, pid) > 0,
+            |uncovered| found.push(uncovered),
+        );
+        found.retain(|found| !self.intents.has_named(found.pid));
+        found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
+    }
+
+    pub(crate) fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
+        self.uncovered += 1;
+        self.tape.uncovered(uncovered)
+    }
+}
+
+/// How often a pid has registered.
+pub(crate) fn count(registrations: &HashMap<u32, u64>, pid: u32) -> u64 {
+    registrations.get(&pid).copied().unwrap_or(0)
+}
+
+/// Whether a process has ended: its descriptor is readable, or there never was one.
+fn is_gone(process: &Process) -> bool {
+    let Some(fd) = &process.watch else { return true };
+    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
+}

@@ -1,0 +1,348 @@
+//! The loop: drain, merge, admit, end, sample, until the job has ended.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use heaptape_proc::read;
+use heaptape_tape::{Ended, Error, Writer};
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::chunk::{FREE, Owner};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::arena::{Chunk, FreeChunks, SharedArena};
+use crate::clock::Clock;
+use crate::depart::count;
+use crate::exit::Exit;
+use crate::intents::Intents;
+use crate::process::Process;
+use crate::record::{Outcome, Recording, Watch};
+use crate::sample;
+use crate::signals::Signals;
+use crate::sink::Sink;
+use crate::strays::Strays;
+
+/// How often each process is sampled, unless that would cost too much.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// The share of the time that samples may take: one part in this many.
+const SAMPLE_SHARE: u32 = 20;
+/// How often threads that have ended are looked for.
+const THREADS_EVERY: Duration = Duration::from_millis(250);
+/// How often processes are looked for that did not make themselves known.
+const STRAYS_EVERY: Duration = Duration::from_millis(1000);
+/// How often what is known so far goes to the file, so that a killed collector leaves a tape.
+const FLUSH_EVERY: Duration = Duration::from_secs(2);
+/// How long a forked child may take until it registers.
+const FORK_GRACE: Duration = Duration::from_secs(5);
+
+/// The state of a recording.
+pub(crate) struct Recorder {
+    pub(crate) arena: SharedArena,
+    pub(crate) tape: Writer<Sink>,
+    pub(crate) clock: Clock,
+    pub(crate) intents: Intents,
+    pub(crate) strays: Strays,
+    pub(crate) processes: Vec<Process>,
+    /// Places in `processes` of those that run.
+    pub(crate) live: Vec<usize>,
+    /// Every process by its slot and generation.
+    pub(crate) by_slot: HashMap<(u16, u32), usize>,
+    /// How often each pid has registered.
+    pub(crate) registrations: HashMap<u32, u64>,
+    /// Chunks that a lane reads.
+    pub(crate) attached: HashSet<Chunk>,
+    pub(crate) done: Vec<Chunk>,
+    pub(crate) round: u64,
+    pub(crate) free: FreeChunks,
+    pub(crate) waited: u64,
+    pub(crate) uncovered: usize,
+    pub(crate) turned_away: u32,
+    pub(crate) ended: Option<Ended>,
+    pub(crate) next_sample: Instant,
+    pub(crate) next_threads: Instant,
+    pub(crate) next_strays: Instant,
+    pub(crate) next_flush: Instant,
+}
+
+impl Recorder {
+    pub(crate) fn new(arena: SharedArena, tape: Writer<Sink>, intents: Intents) -> Recorder {
+        let now = Instant::now();
+        Recorder {
+            clock: Clock::start(arena.arena()),
+            arena,
+            tape,
+            intents,
+            strays: Strays::default(),
+            processes: Vec::new(),
+            live: Vec::new(),
+            by_slot: HashMap::new(),
+            registrations: HashMap::new(),
+            attached: HashSet::new(),
+            done: Vec::new(),
+            round: 0,
+            free: FreeChunks::default(),
+            waited: 0,
+            uncovered: 0,
+            turned_away: 0,
+            ended: None,
+            next_sample: now,
+            next_threads: now + THREADS_EVERY,
+            next_strays: now + STRAYS_EVERY,
+            next_flush: now + FLUSH_EVERY,
+        }
+    }
+
+    /// Goes on until the job has ended, or the tape has to.
+    pub(crate) fn run(
+        &mut self,
+        child: &mut Child,
+        signals: &Signals,
+        recording: &Recording,
+        watch: &mut dyn Watch,
+    ) {
+        let root = child.id();
+        let mut exit = None;
+        let mut told = false;
+        let mut idle = 0u32;
+        loop {
+            self.arena.arena().session().beat();
+            if exit.is_none() {
+                exit = child.try_wait().ok().flatten().map(Exit::from);
+            }
+            if exit.is_none() {
+                signals.forward(root);
+            }
+            let busy = match self.round(exit.map(|exit| (root, exit))) {
+                Ok(busy) => busy,
+                Err(error) => return self.end(Ended::Other(error.to_string()), watch),
+            };
+            if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
+                return self.end(why, watch);
+            }
+            if exit.is_some() {
+                if self.is_over(recording.no_wait) {
+                    return;
+                }
+                if !std::mem::replace(&mut told, true) && !self.live.is_empty() {
+                    watch.waiting(&self.live_pids());
+                }
+            }
+            idle = if busy { 0 } else { idle + 1 };
+            if !busy {
+                self.rest(idle);
+            }
+        }
+    }
+
+    /// The pids of the processes that are being recorded.
+    pub(crate) fn live_pids(&self) -> Vec<u32> {
+        self.live.iter().map(|&i| self.processes[i].pid).collect()
+    }
+
+    pub(crate) fn is_over(&self, no_wait: bool) -> bool {
+        no_wait || (self.live.is_empty() && !self.intents.is_any_open())
+    }
+
+    /// Sleeps until something may have happened: a millisecond, or until a process ends.
+    pub(crate) fn rest(&self, idle: u32) {
+        let milliseconds = if idle < 200 { 1 } else { 4 };
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+        let mut ends: Vec<PollFd<'_>> = self
+            .live
+            .iter()
+            .filter_map(|&i| self.processes[i].watch.as_ref())
+            .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
+            .collect();
+        let _ = rustix::event::poll(&mut ends, Some(&timeout));
+    }
+
+    /// One round: drain, merge, admit, end, sample. True when there was anything to do.
+    pub(crate) fn round(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
+        self.round += 1;
+        // Seen before draining: all that an arrival's parent wrote before is then merged first.
+        self.intents.notice_gone();
+        let arrivals = self.arrivals();
+        let registrations = &self.registrations;
+        self.intents.observe(self.arena.arena(), |pid| count(registrations, pid));
+        let mut busy = self.drain()?;
+        busy |= self.admit(&arrivals)?;
+        busy |= self.reap(root)?;
+        self.supply();
+        self.judge_intents()?;
+        let now = Instant::now();
+        if now >= self.next_sample {
+            self.sample()?;
+        }
+        if now >= self.next_threads || self.waited > 0 {
+            self.close_threads();
+            self.next_threads = now + THREADS_EVERY;
+        }
+        if now >= self.next_strays {
+            self.look_for_strays()?;
+            self.next_strays = now + STRAYS_EVERY;
+        }
+        if now >= self.next_flush {
+            self.flush()?;
+            self.next_flush = now + FLUSH_EVERY;
+        }
+        Ok(busy)
+    }
+
+    /// Two looks at what was published, then a merge of what the first has seen.
+    pub(crate) fn drain(&mut self) -> Result<bool, Error> {
+        let mut busy = self.look();
+        for &i in &self.live {
+            self.processes[i].settle();
+        }
+        if busy {
+            busy |= self.look();
+            for &i in &self.live {
+                self.processes[i].merge(&mut self.tape, false)?;
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Finds new chunks and copies what is new in all.
+    pub(crate) fn look(&mut self) -> bool {
+        let mut found = Vec::new();
+        self.free = FreeChunks::default();
+        for (chunk, word) in self.arena.owners() {
+            match (word, chunk) {
+                (FREE, Chunk::Large(_)) => self.free.large += 1,
+                (FREE, Chunk::Small(_)) => self.free.small += 1,
+                _ if self.attached.contains(&chunk) => {}
+                _ => found.extend(self.describe(chunk, word)),
+            }
+        }
+        found.sort_by_key(|&(_, _, _, _, first)| first);
+        for (place, owner, chunk, tid, first) in found {
+            if self.processes[place].attach(owner, chunk, tid, first) {
+                self.attached.insert(chunk);
+            }
+        }
+        let mut any = false;
+        for &i in &self.live {
+            any |= self.processes[i].copy(&self.arena, &mut self.done);
+        }
+        self.forget_done();
+        any
+    }
+
+    /// Whose a claimed chunk is, once its thread has opened it and its process is known.
+    pub(crate) fn describe(
+        &self,
+        chunk: Chunk,
+        word: u64,
+    ) -> Option<(usize, Owner, Chunk, u32, u64)> {
+        let owner = Owner::from_word(word)?;
+        let place = *self.by_slot.get(&(owner.slot, owner.generation))?;
+        let view = self.arena.header(chunk).view(SharedArena::capacity(chunk))?;
+        self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
+    }
+
+    pub(crate) fn forget_done(&mut self) {
+        for chunk in self.done.drain(..) {
+            self.attached.remove(&chunk);
+        }
+    }
+
+    /// Keeps chunks and slots at hand.
+    pub(crate) fn supply(&mut self) {
+        let session = self.arena.arena().session();
+        self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
+        let starved = self.waited > 0 && self.free.total() == 0;
+        if !self.arena.replenish(self.free, starved) && self.arena.is_full() {
+            self.ended.get_or_insert(Ended::Other("shared-memory-full".into()));
+        }
+        if self.live.len() + 16 > self.arena.slots() {
+            self.arena.offer_slots(32);
+        }
+    }
+
+    pub(crate) fn sample(&mut self) -> Result<(), Error> {
+        let started = Instant::now();
+        for place in self.live.clone() {
+            let process = &self.processes[place];
+            if process.gone.is_some() {
+                continue;
+            }
+            let number = process.number;
+            if let Some(sample) = sample::take(process.pid, self.clock.now()) {
+                self.tape.sample(number, &sample)?;
+            }
+        }
+        let cost = started.elapsed();
+        self.next_sample = Instant::now() + SAMPLE_EVERY.max(cost * SAMPLE_SHARE);
+        Ok(())
+    }
+
+    pub(crate) fn close_threads(&mut self) {
+        for &i in &self.live {
+            let process = &mut self.processes[i];
+            if !process.holds_chunks() {
+                continue;
+            }
+            let Ok(tasks) = read::tasks(process.pid) else { continue };
+            if tasks.is_empty() {
+                continue;
+            }
+            let slot = self.arena.arena().slot(process.slot as usize);
+            for number in process.close_gone(&tasks, &self.arena, &mut self.done) {
+                slot.recycle_thread(number);
+            }
+        }
+        self.forget_done();
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        for place in self.live.clone() {
+            let points = self.processes[place].stale_forks(FORK_GRACE);
+            self.drop_points(points)?;
+        }
+        self.tape.flush()
+    }
+
+    /// Ends the recording before the job has ended; the job goes on.
+    pub(crate) fn end(&mut self, why: Ended, watch: &mut dyn Watch) {
+        self.arena.arena().session().end();
+        watch.notice(&format!(
+            "the recording ends here ({}); the command goes on unrecorded",
+            why.as_str()
+        ));
+        self.ended.get_or_insert(why);
+    }
+
+    /// Ends the tape.
+    pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
+        for place in self.live.clone() {
+            if let Err(error) = self.finish_process(place) {
+                self.ended.get_or_insert(Ended::Other(error.to_string()));
+            }
+        }
+        self.arena.arena().session().end();
+        let (events, order_faults) = self.tape.counts();
+        let lost = self.processes.iter().map(Process::lost).sum();
+        let ended = self.ended.clone();
+        let (bytes, failed) = match self.tape.finish(ended.clone()) {
+            Ok(sink) => {
+                let failed = sink.ended();
+                (sink.close(), failed)
+            }
+            Err(error) => (0, Some(Ended::Other(error.to_string()))),
+        };
+        Outcome {
+            path,
+            exit: Exit::default(),
+            ended: ended.or(failed),
+            events,
+            lost,
+            order_faults,
+            bytes,
+            processes: self.processes.len(),
+            uncovered: self.uncovered,
+        }
+    }
+}

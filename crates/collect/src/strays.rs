@@ -1,0 +1,74 @@
+//! Processes of the job that never announced themselves: started behind the capture library's back,
+//! as by a static program, or with an environment that was cleared where no wrapper sees it.
+//!
+//! Looked for now and then among the children of known processes; one that ends between two looks
+//! is not seen.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use heaptape_proc::read;
+use heaptape_tape::Uncovered;
+
+use crate::intents::why;
+use crate::launch::texts;
+
+/// What the earlier looks have found.
+#[derive(Default)]
+pub(crate) struct Strays {
+    /// Seen once; may still be on its way to register.
+    seen: HashMap<u32, u64>,
+    named: HashSet<(u32, u64)>,
+}
+
+impl Strays {
+    /// Looks at the children of `known`, and theirs. `is_registered` tells whether a pid has ever
+    /// been recorded; `session` is the arena's path, which a covered process has mapped.
+    pub(crate) fn look(
+        &mut self,
+        known: &[u32],
+        session: &Path,
+        is_registered: impl Fn(u32) -> bool,
+        mut uncovered: impl FnMut(Uncovered),
+    ) {
+        let mut seen = HashMap::new();
+        let mut queue = known.to_vec();
+        let mut visited: HashSet<u32> = known.iter().copied().collect();
+        while let Some(pid) = queue.pop() {
+            for child in read::children(pid).unwrap_or_default() {
+                if !visited.insert(child) || is_registered(child) {
+                    continue;
+                }
+                queue.push(child);
+                let Some(started) = started(child) else { continue };
+                if self.named.contains(&(child, started)) || maps(child, session) {
+                    continue;
+                }
+                if self.seen.get(&child) == Some(&started) {
+                    self.named.insert((child, started));
+                    uncovered(describe(child));
+                } else {
+                    seen.insert(child, started);
+                }
+            }
+        }
+        self.seen = seen;
+    }
+}
+
+/// When a process started, which tells two with the same pid apart; `None` when it is gone.
+fn started(pid: u32) -> Option<u64> {
+    read::stat(pid).ok().filter(|stat| stat.state != 'Z').map(|stat| stat.starttime)
+}
+
+/// Whether the process has the arena mapped, as between a vfork and its exec.
+fn maps(pid: u32, session: &Path) -> bool {
+    read::maps(pid).is_ok_and(|maps| maps.iter().any(|mapping| mapping.path() == Some(session)))
+}
+
+fn describe(pid: u32) -> Uncovered {
+    let command = read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default();
+    let why = read::exe(pid)
+        .map_or_else(|_| "its program can't be read".into(), |exe| why(&exe.to_string_lossy()));
+    Uncovered { pid, command, why }
+}

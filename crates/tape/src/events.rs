@@ -1,0 +1,216 @@
+//! The stream over the items of one process.
+
+use crate::column::Unpacker;
+use crate::index::ProcessContents;
+use crate::item::{Columns, Item};
+use crate::keyframe::Keyframe;
+use crate::live_set::Moment;
+use crate::notes::{Marked, Place, read_notes};
+use crate::resolve::Resolver;
+use crate::unpacked::UnpackedBlock;
+use crate::{Error, ProcessNumber, Tape};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A stream over the events of one process. Its memory is bounded by the live set.
+///
+/// After an error it ends.
+pub struct Events<'a> {
+    tape: &'a Tape,
+    contents: &'a ProcessContents,
+    columns: Columns,
+    range: Range<u64>,
+    /// Items after which it ends.
+    item_limit: u64,
+    state: Resolver,
+    block: UnpackedBlock,
+    /// The block that comes after the current one, and where the current one lies.
+    next_block: usize,
+    frame: u64,
+    next_notes: usize,
+    notes: VecDeque<(Place, Marked)>,
+    done: bool,
+}
+
+impl<'a> Events<'a> {
+    pub(crate) fn new(
+        tape: &'a Tape,
+        process: ProcessNumber,
+        range: Range<u64>,
+        columns: Columns,
+    ) -> Result<Events<'a>, Error> {
+        let contents = tape.process(process)?;
+        let state = Resolver::new(contents.base, columns.address);
+        let mut events = Events {
+            tape,
+            contents,
+            columns,
+            item_limit: u64::MAX,
+            state,
+            block: UnpackedBlock::default(),
+            next_block: 0,
+            frame: 0,
+            next_notes: 0,
+            notes: VecDeque::new(),
+            done: range.is_empty(),
+            range,
+        };
+        let start = events.range.start;
+        events.seek(|events, _| events <= start)?;
+        Ok(events)
+    }
+
+    /// A stream to a moment, for the state that it leaves. It gives no item before the moment.
+    pub(crate) fn until(
+        tape: &'a Tape,
+        process: ProcessNumber,
+        moment: Moment,
+    ) -> Result<Events<'a>, Error> {
+        let columns = Columns { slack: true, address: true, ..Columns::REPLAY };
+        let mut events = Events::new(tape, process, 0..u64::MAX, columns)?;
+        match moment {
+            Moment::Event(index) => {
+                events.range.end = index.saturating_add(1);
+                events.seek(|events, _| events <= index)?;
+            }
+            Moment::Items(items) => {
+                events.item_limit = items;
+                events.seek(|_, at| at <= items)?;
+            }
+        }
+        Ok(events)
+    }
+
+    /// The state after the items that were read.
+    pub(crate) fn state(&self) -> &Resolver {
+        &self.state
+    }
+
+    /// Goes to the last keyframe for which `before` (events, items) holds.
+    fn seek(&mut self, before: impl Fn(u64, u64) -> bool) -> Result<(), Error> {
+        let usable = |at: &crate::keyframe::KeyframeHeader| {
+            before(at.events, at.items) && self.block_from(at.items).is_some()
+        };
+        let keyframes = &self.contents.keyframes;
+        let Some(last) = keyframes.iter().rposition(|k| usable(&k.header)) else { return Ok(()) };
+        let mut state = Resolver::new(self.contents.base, self.columns.address);
+        for located in keyframes.iter().take(last + 1) {
+            let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
+            let keyframe = Keyframe::unpack(&from).map_err(|why| why.at(located.frame))?;
+            state.fold(&located.header, keyframe);
+        }
+        state.folded();
+        self.next_block = self.block_from(state.items).unwrap_or(0);
+        self.state = state;
+        Ok(())
+    }
+
+    /// The block whose first item has this number; the one after the last, if it is the end.
+    fn block_from(&self, items: u64) -> Option<usize> {
+        let blocks = &self.contents.blocks;
+        let at = blocks.partition_point(|block| block.header.first_item < items);
+        match blocks.get(at) {
+            Some(block) => (block.header.first_item == items).then_some(at),
+            None => (self.contents.tally.items == items).then_some(at),
+        }
+    }
+
+    /// The next item, whether or not it lies in the range.
+    #[inline]
+    fn step(&mut self) -> Result<Option<Item>, Error> {
+        loop {
+            if self.columns.notes {
+                if let Some(marked) = self.marked()? {
+                    return Ok(Some(marked));
+                }
+            }
+            if self.state.items >= self.item_limit || self.state.index >= self.range.end {
+                return Ok(None);
+            }
+            let step = self.state.step(&mut self.block);
+            match step.map_err(|what| Error::Damaged { offset: self.frame, what })? {
+                Some(item) => return Ok(Some(item)),
+                None if !self.open_block()? => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Unpacks the next block; `false` if there is none.
+    fn open_block(&mut self) -> Result<bool, Error> {
+        let Some(located) = self.contents.blocks.get(self.next_block) else { return Ok(false) };
+        let header = &located.header;
+        let damaged = |what| Error::Damaged { offset: located.frame, what };
+        let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
+        let block = UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
+        let at = (self.state.index, self.state.items, self.state.births.next());
+        if at != (header.first_event, header.first_item, header.first_ordinal) {
+            return Err(damaged("a block does not begin where the one before it ended"));
+        }
+        if block.operations.len() as u64 != header.end.items - header.first_item {
+            return Err(damaged("a block has not as many events as its header says"));
+        }
+        self.state.begin_block();
+        self.block = block;
+        self.frame = located.frame;
+        self.next_block += 1;
+        Ok(true)
+    }
+
+    /// The next note or sample, if it stands before the next event or release.
+    #[inline]
+    fn marked(&mut self) -> Result<Option<Item>, Error> {
+        while self.notes.is_empty() {
+            let Some(located) = self.contents.notes.get(self.next_notes) else { return Ok(None) };
+            let end = self.next_block >= self.contents.blocks.len()
+                && self.block.item >= self.block.operations.len();
+            if located.header.first.1 > self.state.items && !end {
+                return Ok(None);
+            }
+            self.next_notes += 1;
+            if located.header.last.0 < self.range.start {
+                continue;
+            }
+            let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
+            let bytes = from.bytes(crate::column::Column::Notes).map_err(|why| why.at(located.frame))?;
+            let notes = read_notes(&located.header, &bytes);
+            let what = "its notes make no sense";
+            let offset = located.frame;
+            self.notes.extend(notes.map_err(|_| Error::Damaged { offset, what })?);
+        }
+        let due = |at: &Place, state: &Resolver| at.1 <= state.items;
+        let end = self.next_block >= self.contents.blocks.len()
+            && self.block.item >= self.block.operations.len();
+        let next = self.notes.pop_front_if(|(at, _)| end || due(at, &self.state));
+        Ok(next.map(|((index, _), marked)| match marked {
+            Marked::Note(note) => Item::Note { index, note },
+            Marked::Sample(sample) => Item::Sample(sample),
+        }))
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Item, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.done {
+            match self.step() {
+                Ok(Some(item)) => {
+                    let index = item.index();
+                    if index >= self.range.end {
+                        self.done = true;
+                    } else if index >= self.range.start {
+                        return Some(Ok(item));
+                    }
+                }
+                Ok(None) => self.done = true,
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,117 @@
+//! What a reader gets: events with what they did to the live set, releases, notes, samples.
+
+use crate::event::{Event, Note, Sample};
+
+/// Which of the columns that a reader may skip are wanted; the fields of the others read as 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// `slack`.
+    pub slack: bool,
+    /// `address` (and `old`).
+    pub address: bool,
+    /// `caller`.
+    pub caller: bool,
+    /// `time`.
+    pub time: bool,
+    /// Notes and samples.
+    pub notes: bool,
+}
+
+impl Columns {
+    /// Everything.
+    pub const ALL: Columns =
+        Columns { slack: true, address: true, caller: true, time: true, notes: true };
+    /// Operations, sizes, ages, alignments and threads only.
+    pub const REPLAY: Columns =
+        Columns { slack: false, address: false, caller: false, time: false, notes: false };
+}
+
+/// The block that an event ended (a release, or the old block of a reallocation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldBlock {
+    /// The index of the event that made it; `None` when it was inherited by fork.
+    pub birth: Option<u64>,
+    /// Its number among the allocations of the process (a fork's go on from its parent's).
+    pub ordinal: u64,
+    /// Allocations since its own.
+    pub age: u64,
+    /// Its requested size in bytes.
+    pub size: u64,
+    /// Its slack in bytes.
+    pub slack: u64,
+    /// Its address.
+    pub address: u64,
+}
+
+/// An event with what it did to the live set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Its index.
+    pub index: u64,
+    /// The event as it was written.
+    pub event: Event,
+    /// The number of the block it made, among the allocations of the process.
+    pub ordinal: Option<u64>,
+    /// The block it ended; `None` for none, and for a free of an address never seen.
+    pub block: Option<OldBlock>,
+    /// Whether a [`Release`] gave the old block up before.
+    pub early: bool,
+    /// The number of a live block that stood at the new address: an order fault; it ended here.
+    pub displaced: Option<u64>,
+}
+
+impl Resolved {
+    /// For a successful reallocation of a known block: whether it got another place.
+    pub fn moved(&self) -> Option<bool> {
+        let reallocated = self.event.call.is_reallocation() && self.event.address != 0;
+        (reallocated && self.event.old != 0).then(|| self.event.old != self.event.address)
+    }
+}
+
+/// A reallocation gave its old address up before its event; see
+/// [`Writer::release`](crate::Writer::release).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The index of the event that comes next.
+    pub index: u64,
+    /// The thread.
+    pub thread: u32,
+    /// Milliseconds since the recording began, coarse.
+    pub time: u64,
+    /// The address given up.
+    pub address: u64,
+    /// The block that stood there, if one is known.
+    pub block: Option<OldBlock>,
+}
+
+/// The next thing on a process's tape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // nearly all are events
+pub enum Item {
+    /// A heap call.
+    Event(Resolved),
+    /// The early release of a reallocation.
+    Release(Release),
+    /// A note; it stands before the event `index`.
+    Note {
+        /// The index of the event that comes next.
+        index: u64,
+        /// The note.
+        note: Note,
+    },
+    /// A sample.
+    Sample(Sample),
+}
+
+impl Item {
+    /// The index of the event, or of the event that comes next.
+    #[inline]
+    pub fn index(&self) -> u64 {
+        match self {
+            Item::Event(resolved) => resolved.index,
+            Item::Release(release) => release.index,
+            Item::Note { index, .. } => *index,
+            Item::Sample(sample) => sample.index,
+        }
+    }
+}

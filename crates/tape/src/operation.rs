@@ -1,0 +1,125 @@
+//! What an event does, as one byte: the first column of a block.
+//!
+//! ```text
+//! bits 0..4   the call's code, 0 for an early release
+//! allocations     bit 4 failed · bit 5 an alignment follows
+//! releases        bit 4 the address is unknown
+//! reallocations   bits 4..6 old block: 0 known, 1 none, 2 unknown, 3 released early
+//!                 bits 6..8 outcome: 0 in place, 1 moved, 2 failed, 3 freed
+//! ```
+
+use heaptape_wire::event::Call;
+
+/// An operation byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operation(pub(crate) u8);
+
+const FLAG: u8 = 1 << 4;
+const ALIGNED: u8 = 1 << 5;
+
+/// The block that a reallocation was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Old {
+    /// A live block, by its age.
+    Known,
+    /// None: the old address was 0.
+    None,
+    /// An address where no block is known.
+    Unknown,
+    /// The one that the thread's early release gave up.
+    Released,
+}
+
+/// What a reallocation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A block at the old address.
+    InPlace,
+    /// A block at another address, or the first one.
+    Moved,
+    /// Nothing changed.
+    Failed,
+    /// The old block was freed.
+    Freed,
+}
+
+/// An operation byte taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// The early release of a reallocation.
+    EarlyRelease { known: bool },
+    /// `free` or `delete`.
+    Release { call: Call, known: bool },
+    /// Any allocating call that takes no block.
+    Allocate { call: Call, failed: bool, aligned: bool },
+    /// `realloc` or `reallocarray`.
+    Reallocate { call: Call, old: Old, outcome: Outcome },
+}
+
+impl Operation {
+    pub(crate) fn early_release(known: bool) -> Operation {
+        Operation(if known { 0 } else { FLAG })
+    }
+
+    pub(crate) fn release(call: Call, known: bool) -> Operation {
+        Operation(call.code() | if known { 0 } else { FLAG })
+    }
+
+    pub(crate) fn allocate(call: Call, failed: bool, aligned: bool) -> Operation {
+        let failed = if failed { FLAG } else { 0 };
+        Operation(call.code() | failed | if aligned { ALIGNED } else { 0 })
+    }
+
+    pub(crate) fn reallocate(call: Call, old: Old, outcome: Outcome) -> Operation {
+        Operation(call.code() | (old as u8) << 4 | (outcome as u8) << 6)
+    }
+
+    /// Takes the byte apart; `None` if no operation has it.
+    #[inline]
+    pub(crate) fn deed(self) -> Option<Deed> {
+        let code = self.0 & 0xf;
+        let flags = self.0 >> 4;
+        if code == 0 {
+            return (flags <= 1).then_some(Deed::EarlyRelease { known: flags == 0 });
+        }
+        let call = Call::from_code(code)?;
+        if call.is_release() {
+            (flags <= 1).then_some(Deed::Release { call, known: flags == 0 })
+        } else if call.is_reallocation() {
+            let old = [Old::Known, Old::None, Old::Unknown, Old::Released][usize::from(flags & 3)];
+            let outcome = [Outcome::InPlace, Outcome::Moved, Outcome::Failed, Outcome::Freed]
+                [usize::from(flags >> 2)];
+            let sound = old != Old::None || matches!(outcome, Outcome::Moved | Outcome::Failed);
+            sound.then_some(Deed::Reallocate { call, old, outcome })
+        } else {
+            let (failed, aligned) = (flags & 1 != 0, flags & 2 != 0);
+            (flags <= 3).then_some(Deed::Allocate { call, failed, aligned })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_that_can_be_taken_apart_is_put_together_the_same() {
+        let mut sound = 0;
+        for byte in 0..=u8::MAX {
+            let Some(deed) = Operation(byte).deed() else { continue };
+            let again = match deed {
+                Deed::EarlyRelease { known } => Operation::early_release(known),
+                Deed::Release { call, known } => Operation::release(call, known),
+                Deed::Allocate { call, failed, aligned } => {
+                    Operation::allocate(call, failed, aligned)
+                }
+                Deed::Reallocate { call, old, outcome } => {
+                    Operation::reallocate(call, old, outcome)
+                }
+            };
+            assert_eq!(again, Operation(byte));
+            sound += 1;
+        }
+        assert_eq!(sound, 2 + 2 * 2 + 8 * 4 + 2 * 14);
+    }
+}

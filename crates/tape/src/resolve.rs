@@ -1,0 +1,368 @@
+//! Turns columns back into events: finds the block that each age means.
+//!
+//! This mirrors the writer: what one does to the live set when it writes an item, the other does
+//! when it reads it.
+
+use crate::births::{Births, Held};
+use crate::column::undelta;
+use crate::event::Event;
+use crate::keyframe::{Keyframe, KeyframeHeader};
+use crate::operation::{Deed, Old, Operation, Outcome};
+use crate::item::{Item, OldBlock, Release, Resolved};
+use crate::unpacked::UnpackedBlock;
+use hashbrown::{HashMap, HashSet};
+use heaptape_wire::event::Call;
+
+/// The block contradicts itself; the text says how.
+pub(crate) type Broken = &'static str;
+
+const SHORT: Broken = "a column of events is too short";
+
+/// An early release that waits for its event.
+#[derive(Clone, Copy)]
+struct Waiting {
+    address: u64,
+    block: Option<OldBlock>,
+}
+
+/// The state of a process while its items are read in order.
+pub(crate) struct Resolver {
+    pub(crate) births: Births,
+    pending: HashMap<u32, Waiting>,
+    /// The number of its first own allocation.
+    base: u64,
+    /// Inherited blocks that it has ended.
+    pub(crate) ended: HashSet<u64>,
+    /// The index of the next event.
+    pub(crate) index: u64,
+    /// Events and early releases read.
+    pub(crate) items: u64,
+    /// Whether addresses are read.
+    addressed: bool,
+    carve: u64,
+}
+
+impl Resolver {
+    /// The state of a process that starts; `base` is the number of its first own allocation.
+    pub(crate) fn new(base: u64, addressed: bool) -> Resolver {
+        Resolver {
+            births: Births::new(base),
+            pending: HashMap::new(),
+            base,
+            ended: HashSet::new(),
+            index: 0,
+            items: 0,
+            addressed,
+            carve: 0,
+        }
+    }
+
+    /// Folds the next keyframe in.
+    pub(crate) fn fold(&mut self, header: &KeyframeHeader, keyframe: Keyframe) {
+        for ordinal in keyframe.ended {
+            self.end(ordinal);
+        }
+        self.births.go_on_from(header.ordinal);
+        for (ordinal, held) in keyframe.born {
+            self.births.put_back(ordinal, held);
+        }
+        self.pending.clear();
+        for (thread, address, block) in keyframe.pending {
+            let block = block.map(|(ordinal, held)| self.old(ordinal, held, header.ordinal));
+            self.pending.insert(thread, Waiting { address, block });
+        }
+        (self.index, self.items) = (header.events, header.items);
+    }
+
+    /// After the last keyframe is folded in: blocks that wait for their event are not at their
+    /// addresses.
+    pub(crate) fn folded(&mut self) {
+        for waiting in self.pending.values() {
+            if let Some(block) = waiting.block {
+                self.births.take(block.ordinal);
+            }
+        }
+    }
+
+    /// The blocks of early releases that wait for their event; they still count.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = OldBlock> + '_ {
+        self.pending.values().filter_map(|waiting| waiting.block)
+    }
+
+    /// A new block begins; the address model starts afresh.
+    pub(crate) fn begin_block(&mut self) {
+        self.carve = 0;
+    }
+
+    fn old(&self, ordinal: u64, held: Held, next: u64) -> OldBlock {
+        OldBlock {
+            birth: (ordinal >= self.base).then_some(held.birth),
+            ordinal,
+            age: next.wrapping_sub(1).wrapping_sub(ordinal),
+            size: held.size,
+            slack: held.slack,
+            address: held.address,
+        }
+    }
+
+    fn end(&mut self, ordinal: u64) {
+        if ordinal < self.base {
+            self.ended.insert(ordinal);
+        } else {
+            self.births.take(ordinal);
+        }
+    }
+
+    /// The block that the next age means; `take` ends it.
+    #[inline]
+    fn refer(&mut self, block: &mut UnpackedBlock, take: bool) -> Result<OldBlock, Broken> {
+        let age = block.ages.next().ok_or(SHORT)?;
+        self.refer_to(age, block, take)
+    }
+
+    #[inline]
+    fn refer_to(
+        &mut self,
+        age: u64,
+        block: &mut UnpackedBlock,
+        take: bool,
+    ) -> Result<OldBlock, Broken> {
+        let next = self.births.next();
+        let ordinal = next.checked_sub(age).and_then(|o| o.checked_sub(1));
+        let ordinal = ordinal.ok_or("an age is larger than the number of allocations")?;
+        let held = if ordinal < self.base {
+            inherited(block)?
+        } else {
+            let held =
+                if take { self.births.take(ordinal) } else { self.births.get(ordinal) };
+            held.ok_or("an age means a block that is not alive")?
+        };
+        Ok(self.old(ordinal, held, next))
+    }
+
+    /// Marks an inherited block as ended for good; own ones are gone when they are taken.
+    #[inline]
+    fn finish(&mut self, old: &OldBlock) {
+        if old.birth.is_none() {
+            self.ended.insert(old.ordinal);
+        }
+    }
+
+    /// If an order fault lies in the current item: ends the displaced block, gives its number.
+    #[inline]
+    fn displace(&mut self, block: &mut UnpackedBlock) -> Result<Option<u64>, Broken> {
+        match block.fault {
+            Some((item, age)) if item == block.item as u64 => {
+                block.next_fault();
+                let displaced = self.refer_to(age, block, true)?;
+                self.finish(&displaced);
+                Ok(Some(displaced.ordinal))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the next item of `block`; `None` at its end.
+    #[inline]
+    pub(crate) fn step(&mut self, block: &mut UnpackedBlock) -> Result<Option<Item>, Broken> {
+        let Some(&operation) = block.operations.get(block.item) else { return Ok(None) };
+        let deed = Operation(operation).deed().ok_or("an operation does not exist")?;
+        let thread = block.threads.next() as u32;
+        let time = block.times.next();
+        let item = match deed {
+            Deed::EarlyRelease { known } => {
+                Item::Release(self.release(block, known, thread, time)?)
+            }
+            _ => {
+                let caller = block.callers.next().unwrap_or(0);
+                let mut resolved = Resolved {
+                    index: self.index,
+                    event: Event {
+                        call: Call::Free,
+                        thread,
+                        time,
+                        caller,
+                        address: 0,
+                        size: 0,
+                        slack: 0,
+                        align: 0,
+                        old: 0,
+                    },
+                    ordinal: None,
+                    block: None,
+                    early: false,
+                    displaced: None,
+                };
+                self.event(block, deed, &mut resolved)?;
+                self.index = self.index.wrapping_add(1);
+                Item::Event(resolved)
+            }
+        };
+        block.item += 1;
+        self.items = self.items.wrapping_add(1);
+        Ok(Some(item))
+    }
+
+    #[inline]
+    fn event(
+        &mut self,
+        block: &mut UnpackedBlock,
+        deed: Deed,
+        resolved: &mut Resolved,
+    ) -> Result<(), Broken> {
+        match deed {
+            Deed::EarlyRelease { .. } => Ok(()),
+            Deed::Release { call, known } => {
+                resolved.event.call = call;
+                if known {
+                    let old = self.refer(block, true)?;
+                    self.finish(&old);
+                    resolved.event.address = old.address;
+                    resolved.block = Some(old);
+                } else {
+                    resolved.event.address = block.unknown.next().ok_or(SHORT)?;
+                }
+                Ok(())
+            }
+            Deed::Allocate { call, failed, aligned } => {
+                resolved.event.call = call;
+                resolved.event.size = block.sizes.next().ok_or(SHORT)?;
+                if aligned {
+                    resolved.event.align = block.aligns.next().ok_or(SHORT)?;
+                }
+                if !failed {
+                    resolved.event.slack = self.slack(block)?;
+                    resolved.event.address = self.address(block)?;
+                    self.born(block, resolved)?;
+                }
+                Ok(())
+            }
+            Deed::Reallocate { call, old, outcome } => {
+                resolved.event.call = call;
+                self.reallocate(block, old, outcome, resolved)
+            }
+        }
+    }
+
+    fn slack(&self, block: &mut UnpackedBlock) -> Result<u64, Broken> {
+        match block.slacks.next() {
+            Some(slack) => Ok(slack),
+            None if self.addressed => Err(SHORT),
+            None => Ok(0),
+        }
+    }
+
+    fn address(&mut self, block: &mut UnpackedBlock) -> Result<u64, Broken> {
+        if !self.addressed {
+            return Ok(0);
+        }
+        self.carve = undelta(self.carve, block.addresses.next().ok_or(SHORT)?);
+        Ok(self.carve)
+    }
+
+    #[inline]
+    fn born(&mut self, block: &mut UnpackedBlock, resolved: &mut Resolved) -> Result<(), Broken> {
+        resolved.displaced = self.displace(block)?;
+        let Event { size, slack, address, .. } = resolved.event;
+        let held = Held { birth: resolved.index, size, slack, address };
+        resolved.ordinal = Some(self.births.born(held));
+        Ok(())
+    }
+
+    fn release(
+        &mut self,
+        block: &mut UnpackedBlock,
+        known: bool,
+        thread: u32,
+        time: u64,
+    ) -> Result<Release, Broken> {
+        let old = if known { Some(self.refer(block, true)?) } else { None };
+        let address = match &old {
+            Some(old) => old.address,
+            None => block.unknown.next().ok_or(SHORT)?,
+        };
+        let before = self.pending.insert(thread, Waiting { address, block: old });
+        if let Some(lost) = before.and_then(|waiting| waiting.block) {
+            self.finish(&lost);
+        }
+        Ok(Release { index: self.index, thread, time, address, block: old })
+    }
+
+    fn reallocate(
+        &mut self,
+        block: &mut UnpackedBlock,
+        old: Old,
+        outcome: Outcome,
+        resolved: &mut Resolved,
+    ) -> Result<(), Broken> {
+        self.old_of(block, old, outcome, resolved)?;
+        if outcome != Outcome::Freed {
+            resolved.event.size = block.sizes.next().ok_or(SHORT)?;
+        }
+        match outcome {
+            Outcome::Failed | Outcome::Freed => return Ok(()),
+            Outcome::InPlace => {
+                resolved.event.slack = self.slack(block)?;
+                resolved.event.address = resolved.event.old;
+            }
+            Outcome::Moved => {
+                resolved.event.slack = self.slack(block)?;
+                resolved.event.address = self.address(block)?;
+            }
+        }
+        self.born(block, resolved)
+    }
+
+    /// Finds the block that a reallocation was given, and ends it unless the call failed.
+    fn old_of(
+        &mut self,
+        block: &mut UnpackedBlock,
+        old: Old,
+        outcome: Outcome,
+        resolved: &mut Resolved,
+    ) -> Result<(), Broken> {
+        let failed = outcome == Outcome::Failed;
+        match old {
+            Old::None => {}
+            Old::Unknown => resolved.event.old = block.unknown.next().ok_or(SHORT)?,
+            Old::Known => {
+                let known = self.refer(block, !failed)?;
+                if !failed {
+                    self.finish(&known);
+                }
+                resolved.event.old = known.address;
+                resolved.block = Some(known);
+            }
+            Old::Released => {
+                let waiting = self.pending.remove(&resolved.event.thread);
+                let waiting = waiting.ok_or("a reallocation has no early release")?;
+                resolved.event.old = waiting.address;
+                resolved.early = true;
+                resolved.block = waiting.block;
+                match waiting.block {
+                    Some(old) if failed => {
+                        resolved.displaced = self.displace(block)?;
+                        self.restore(&old);
+                    }
+                    Some(old) => self.finish(&old),
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A reallocation failed after its early release: its block is alive again.
+    fn restore(&mut self, old: &OldBlock) {
+        if let Some(birth) = old.birth {
+            let OldBlock { size, slack, address, .. } = *old;
+            self.births.put_back(old.ordinal, Held { birth, size, slack, address });
+        }
+    }
+}
+
+/// The inherited block that comes next.
+fn inherited(block: &mut UnpackedBlock) -> Result<Held, Broken> {
+    let mut next = || block.inherited.next().ok_or(SHORT);
+    Ok(Held { birth: 0, size: next()?, slack: next()?, address: next()? })
+}

@@ -1,0 +1,336 @@
+//! A plain model of what a tape must say, and the streams to hold it against.
+//!
+//! The model copies live sets where the crate shares them and searches where it computes.
+
+use heaptape_tape::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// One thing to do to a writer.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Event(usize, Event),
+    Release(usize, u32, u64, u64),
+    Note(usize, Note),
+    Sample(usize, Sample),
+    Exec,
+    Point(usize),
+    Child(usize),
+    Drop(usize),
+    End(usize),
+    Flush,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let address = prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
+    let size = prop_oneof![8 => 0u64..100, 1 => 1u64 << 40..1 << 62, 1 => any::<u32>().prop_map(u64::from)];
+    let slack = prop_oneof![8 => 0u64..16, 1 => 0u64..1 << 33];
+    let align = prop_oneof![4 => Just(0u64), 1 => Just(64u64), 1 => 1u64..99];
+    let old = prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
+    let call = (0usize..20).prop_map(|n| match n {
+        0..12 => Call::ALL[n],
+        12..15 => Call::Free,
+        15..17 => Call::Realloc,
+        _ => Call::Malloc,
+    });
+    let rest = (0u32..4, 0u64..50, 0u64..9, any::<bool>());
+    (call, address, size, slack, align, old, rest).prop_map(
+        |(call, address, size, slack, align, old, (thread, time, caller, in_place))| {
+            let release = call.is_release();
+            let reallocation = call.is_reallocation();
+            let address = if reallocation && in_place { old } else { address };
+            let failed = !release && address == 0;
+            Event {
+                call,
+                thread,
+                time,
+                caller: caller * 0x1_0001,
+                address,
+                size: if release { 0 } else { size },
+                slack: if release || failed { 0 } else { slack },
+                align: if release || reallocation { 0 } else { align },
+                old: if reallocation { old } else { 0 },
+            }
+        },
+    )
+}
+
+fn note() -> impl Strategy<Value = Note> {
+    let args = prop::collection::vec(any::<u64>(), 0..4);
+    let text = prop::collection::vec(any::<u8>(), 0..20);
+    (0usize..NoteKind::ALL.len(), 0u32..4, any::<u64>(), any::<u64>(), args, text).prop_map(
+        |(kind, thread, time, caller, args, text)| Note {
+            thread,
+            time,
+            caller,
+            kind: NoteKind::ALL[kind],
+            args,
+            text,
+        },
+    )
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let value = || prop::option::of(0..u64::MAX);
+    let vma = (any::<u64>(), any::<u64>(), any::<u8>(), "[a-z/]{0,9}");
+    let vma = vma.prop_map(|(start, end, perms, name)| Vma { start, end, perms, name });
+    (any::<u64>(), value(), value(), value(), prop::collection::vec(vma, 0..4)).prop_map(
+        |(time, system, resident, pss, vmas)| Sample {
+            time,
+            system,
+            resident,
+            pss,
+            pss_anon: pss,
+            vmas,
+            ..Sample::default()
+        },
+    )
+}
+
+/// Something to do; most are events.
+pub fn step() -> impl Strategy<Value = Step> {
+    let p = 0usize..6;
+    prop_oneof![
+        60 => (p.clone(), event()).prop_map(|(p, e)| Step::Event(p, e)),
+        6 => (p.clone(), 0u32..4, 0u64..50, (1u64..40).prop_map(|a| a << 4))
+            .prop_map(|(p, t, time, a)| Step::Release(p, t, time, a)),
+        2 => (p.clone(), note()).prop_map(|(p, n)| Step::Note(p, n)),
+        1 => (p.clone(), sample()).prop_map(|(p, s)| Step::Sample(p, s)),
+        1 => Just(Step::Exec),
+        2 => p.clone().prop_map(Step::Point),
+        2 => (0usize..3).prop_map(Step::Child),
+        1 => (0usize..3).prop_map(Step::Drop),
+        1 => p.prop_map(Step::End),
+        3 => Just(Step::Flush),
+    ]
+}
+
+/// A live block of the model, and whether the process inherited it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    pub block: LiveBlock,
+    pub inherited: bool,
+}
+
+/// A process of the model.
+#[derive(Clone, Default)]
+pub struct Process {
+    pub number: u32,
+    pub live: BTreeMap<u64, Held>,
+    pub pending: BTreeMap<u32, (u64, Option<Held>)>,
+    pub ordinal: u64,
+    pub index: u64,
+    pub items: Vec<Item>,
+    /// The live set after each event.
+    pub history: Vec<Vec<LiveBlock>>,
+    pub unknown_frees: u64,
+    pub order_faults: u64,
+    pub peak: u64,
+    pub peak_at: u64,
+    pub ended: bool,
+}
+
+impl Process {
+    fn old(&self, held: Held) -> OldBlock {
+        OldBlock {
+            birth: (!held.inherited).then_some(held.block.birth),
+            ordinal: held.block.ordinal,
+            age: self.ordinal - 1 - held.block.ordinal,
+            size: held.block.size,
+            slack: held.block.slack,
+            address: held.block.address,
+        }
+    }
+
+    /// All that counts as live, by address.
+    pub fn all(&self) -> Vec<LiveBlock> {
+        let waiting = self.pending.values().filter_map(|(_, held)| *held);
+        let all = self.live.values().copied().chain(waiting).map(|held| held.block);
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|block| (block.address, block.ordinal));
+        all
+    }
+
+    pub fn requested(&self) -> u64 {
+        self.all().iter().fold(0, |sum, block| sum.wrapping_add(block.size))
+    }
+
+    fn place(&mut self, resolved: &mut Resolved, event: &Event) {
+        let block = LiveBlock {
+            address: event.address,
+            size: event.size,
+            slack: event.slack,
+            align: event.align,
+            birth: self.index,
+            ordinal: self.ordinal,
+            process: ProcessNumber(self.number),
+            thread: event.thread,
+            caller: event.caller,
+            time: event.time,
+        };
+        self.put(resolved, event.address, Held { block, inherited: false });
+        resolved.ordinal = Some(self.ordinal);
+        self.ordinal += 1;
+    }
+
+    fn put(&mut self, resolved: &mut Resolved, address: u64, held: Held) {
+        if let Some(displaced) = self.live.insert(address, held) {
+            resolved.displaced = Some(displaced.block.ordinal);
+            self.order_faults += 1;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let mut resolved = Resolved {
+            index: self.index,
+            event: *event,
+            ordinal: None,
+            block: None,
+            early: false,
+            displaced: None,
+        };
+        if event.call.is_release() {
+            resolved.block = self.live.remove(&event.address).map(|held| self.old(held));
+            self.unknown_frees += u64::from(resolved.block.is_none());
+        } else {
+            if event.old != 0 {
+                self.reallocate(&mut resolved, event);
+            }
+            if event.address != 0 {
+                self.place(&mut resolved, event);
+            }
+        }
+        self.index += 1;
+        self.items.push(Item::Event(resolved));
+        self.history.push(self.all());
+        if self.requested() > self.peak {
+            (self.peak, self.peak_at) = (self.requested(), self.index - 1);
+        }
+    }
+
+    fn reallocate(&mut self, resolved: &mut Resolved, event: &Event) {
+        let failed = event.failed();
+        let early = self.pending.get(&event.thread).filter(|(address, _)| *address == event.old);
+        let held = match early.copied() {
+            Some((_, held)) => {
+                resolved.early = true;
+                let (_, at_release) = self.pending.remove(&event.thread).unwrap();
+                assert_eq!(held, at_release);
+                if failed && let Some(held) = held {
+                    self.put(resolved, event.old, held);
+                }
+                held
+            }
+            None if failed => self.live.get(&event.old).copied(),
+            None => self.live.remove(&event.old),
+        };
+        resolved.block = held.map(|held| self.old(held));
+        self.unknown_frees += u64::from(held.is_none() && !failed);
+    }
+
+    fn release(&mut self, thread: u32, time: u64, address: u64) {
+        let held = self.live.remove(&address);
+        let block = held.map(|held| self.old(held));
+        self.items.push(Item::Release(Release { index: self.index, thread, time, address, block }));
+        self.pending.insert(thread, (address, held));
+    }
+}
+
+/// The ages in resolved early releases are those of the release; the model has those of the
+/// event. Everything else must agree.
+pub fn without_early_ages(mut item: Item) -> Item {
+    if let Item::Event(Resolved { early: true, block: Some(block), .. }) = &mut item {
+        block.age = 0;
+    }
+    item
+}
+
+/// Writes the steps to a tape; gives its bytes and what the model says.
+pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
+    let header = Header { command: vec!["model".into()], page_size: 4096, ..Header::default() };
+    let sink = FrameWriter::new(Vec::new()).unwrap();
+    let mut writer = Writer::new(sink, &header).unwrap().keyframe_every(keyframes);
+    let mut all: Vec<Process> = Vec::new();
+    let mut points: Vec<Option<(ForkPoint, u32, Process)>> = Vec::new();
+    let mut start = |writer: &mut Writer<_>, all: &mut Vec<Process>, from: Option<&(ForkPoint, u32, Process)>| {
+        let number = writer
+            .start_process(&ProcessStart {
+                pid: 100 + all.len() as u32,
+                parent: from.map(|from| ProcessNumber(from.1)),
+                origin: from.map_or(Origin::Exec, |from| Origin::Fork { point: from.0 }),
+                time: 0,
+                rank: None,
+                command: vec!["model".into()],
+            })
+            .unwrap();
+        assert_eq!(number.0 as usize, all.len());
+        let mut process = Process { number: number.0, ..Process::default() };
+        if let Some((_, _, parent)) = from {
+            process.ordinal = parent.ordinal;
+            let waiting = parent.pending.values().filter_map(|(_, held)| *held);
+            // A waiting block is found at its address unless another one stands there.
+            for held in waiting.chain(parent.live.values().copied()) {
+                let held = Held { inherited: true, ..held };
+                process.live.insert(held.block.address, held);
+            }
+            process.peak = process.requested();
+        }
+        all.push(process);
+    };
+    start(&mut writer, &mut all, None);
+    for step in steps {
+        let running = |p: &usize| {
+            let p = p % all.len();
+            (!all[p].ended).then_some(p)
+        };
+        match step {
+            Step::Event(p, event) => {
+                let Some(p) = running(p) else { continue };
+                let index = writer.event(ProcessNumber(p as u32), event).unwrap();
+                assert_eq!(index, all[p].index);
+                all[p].event(event);
+            }
+            Step::Release(p, thread, time, address) => {
+                let Some(p) = running(p) else { continue };
+                writer.release(ProcessNumber(p as u32), *thread, *time, *address).unwrap();
+                all[p].release(*thread, *time, *address);
+            }
+            Step::Note(p, note) => {
+                let Some(p) = running(p) else { continue };
+                writer.note(ProcessNumber(p as u32), note).unwrap();
+                let index = all[p].index;
+                all[p].items.push(Item::Note { index, note: note.clone() });
+            }
+            Step::Sample(p, sample) => {
+                let Some(p) = running(p) else { continue };
+                writer.sample(ProcessNumber(p as u32), sample).unwrap();
+                let index = all[p].index;
+                all[p].items.push(Item::Sample(Sample { index, ..sample.clone() }));
+            }
+            Step::Exec => start(&mut writer, &mut all, None),
+            Step::Point(p) => {
+                let Some(p) = running(p) else { continue };
+                let point = writer.fork_point(ProcessNumber(p as u32)).unwrap();
+                points.push(Some((point, p as u32, all[p].clone())));
+            }
+            Step::Child(n) => {
+                let Some(Some(from)) = points.iter().rev().nth(*n) else { continue };
+                start(&mut writer, &mut all, Some(from));
+            }
+            Step::Drop(n) => {
+                let Some(slot) = points.iter_mut().rev().nth(*n) else { continue };
+                if let Some((point, ..)) = slot.take() {
+                    writer.drop_fork_point(point).unwrap();
+                }
+            }
+            Step::End(p) => {
+                let Some(p) = running(p) else { continue };
+                let end = ProcessEnd { time: 9, code: Some(-1), lost: 3, ..ProcessEnd::default() };
+                writer.end_process(ProcessNumber(p as u32), &end).unwrap();
+                all[p].ended = true;
+            }
+            Step::Flush => writer.flush().unwrap(),
+        }
+    }
+    (writer.finish(None).unwrap().into_inner(), all)
+}

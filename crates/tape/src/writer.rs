@@ -302,11 +302,6 @@ impl<S: BlockSink> Writer<S> {
         Ok(())
     }
 
-    /// The sink, to ask it how it fares.
-    pub fn sink(&self) -> &S {
-        &self.sink
-    }
-
     /// Sends the notes, then the events, then a keyframe if one is due.
     fn flush_process(&mut self, process: ProcessNumber) -> Result<(), Error> {
         let track = track(&mut self.tracks, process)?;

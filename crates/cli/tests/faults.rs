@@ -1,0 +1,318 @@
+//! What cannot be done is said in one sentence, with the right exit status, and the program is unharmed or not started.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::program;
+use harness::running::{Outcome, run};
+use harness::{HEAPTAPE, heaptape, may_mount, one_sentence, record, scratch, skip, tape};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A script in a mount namespace of its own: what it mounts vanishes with it.
+fn in_namespace(script: &str, args: &[&Path]) -> Outcome {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]).args(args);
+    run(command.env("HEAPTAPE", HEAPTAPE).env_remove("LD_PRELOAD"))
+}
+
+/// The command ran to its end as ever, or it was never started and heaptape says why with status 125.
+fn unharmed_or_not_started(outcome: &Outcome) {
+    let stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    match outcome.code() {
+        125 => assert_eq!(stdout, "", "not started, so nothing was written"),
+        code => {
+            assert_eq!((code, stdout.as_str()), (7, "loop done\n"), "{}", outcome.stderr_text());
+        }
+    }
+}
+
+#[test]
+fn a_missing_command_is_127() {
+    let folder = scratch();
+    let outcome =
+        run(&mut record(&folder.path().join("x.tape"), &[], &[OsStr::new("/nonexistent/program")]));
+    assert_eq!(outcome.code(), 127);
+    assert!(one_sentence(&outcome).contains("/nonexistent/program"));
+    let outcome = run(&mut record(
+        &folder.path().join("x.tape"),
+        &[],
+        &[OsStr::new("no-such-program-anywhere")],
+    ));
+    assert_eq!(outcome.code(), 127);
+    assert!(one_sentence(&outcome).contains("no-such-program-anywhere"));
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_126() {
+    let folder = scratch();
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "#!/bin/sh\nexit 0\n").expect("a file");
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).expect("its mode");
+    for command in [plain.as_path(), folder.path()] {
+        let outcome = run(&mut record(&folder.path().join("x.tape"), &[], &[command.as_os_str()]));
+        assert_eq!(outcome.code(), 126, "{}", outcome.stderr_text());
+        assert!(one_sentence(&outcome).contains(command.to_str().expect("UTF-8")));
+    }
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    for args in
+        [&["record"][..], &["record", "--no-such-option", "--", "true"], &["no-such-command"], &[]]
+    {
+        let outcome = run(&mut heaptape(args));
+        assert_eq!(outcome.code(), 2, "{args:?}: {}", outcome.stderr_text());
+        assert!(!outcome.stderr.is_empty());
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_starts_nothing() {
+    let folder = scratch();
+    let marker = folder.path().join("marker");
+    for output in
+        [Path::new("/nonexistent/folder/x.tape"), folder.path(), Path::new("/proc/x.tape")]
+    {
+        let outcome = run(&mut record(output, &[], &[OsStr::new("touch"), marker.as_os_str()]));
+        assert_eq!(outcome.code(), 125, "{}", outcome.stderr_text());
+        assert!(one_sentence(&outcome).contains(output.to_str().expect("UTF-8")));
+        assert!(!marker.exists(), "the command was not started");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start() {
+    if !may_mount() {
+        return skip("a full disk needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs -o size=64k tmpfs \"$1\" && cat /dev/zero 2>/dev/null >\"$1/fill\"; \
+                  exec \"$HEAPTAPE\" record -o \"$1/x.tape\" -- \"$2\" \"$1/../progress\" 2 300 50";
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    let outcome = in_namespace(script, &[&disk, &program("loop")]);
+    unharmed_or_not_started(&outcome);
+    assert!(outcome.stderr_text().contains("heaptape"), "it is said: {}", outcome.stderr_text());
+    assert!(outcome.stderr_text().to_lowercase().contains("space"), "{}", outcome.stderr_text());
+}
+
+#[test]
+fn a_disk_that_fills_up_in_mid_run() {
+    if !may_mount() {
+        return skip("a full disk needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs -o size=256k tmpfs \"$1\" || exit 99; \
+                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 2000 50; status=$?; \
+                  \"$HEAPTAPE\" info --json \"$1/x.tape\" >\"$3/info\" 2>\"$3/info.err\"; echo $? >\"$3/info.status\"; \
+                  cp \"$1/x.tape\" \"$3/\"; exit $status";
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    let outcome = in_namespace(script, &[&disk, &program("loop"), folder.path()]);
+    assert_eq!(outcome.code(), 7, "{}", outcome.stderr_text());
+    assert_eq!(outcome.stdout, b"loop done\n");
+    one_sentence(&outcome);
+    let read =
+        |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file of the script");
+    assert_eq!(read("info.status"), "0\n", "{}", read("info.err"));
+    let info: serde_json::Value = serde_json::from_str(&read("info")).expect("JSON");
+    assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"disk-full".into()), "{info}");
+    assert!(tape::number(&info, "/events") > 1000, "{info}");
+    assert_eq!(
+        (tape::number(&info, "/lost"), tape::number(&info, "/order_faults")),
+        (0, 0),
+        "{info}"
+    );
+    let mut rows = 0;
+    tape::rows(&folder.path().join("x.tape"), |_| rows += 1);
+    assert_eq!(rows, tape::number(&info, "/events"));
+}
+
+#[test]
+fn a_tape_that_reaches_its_greatest_size() {
+    let folder = scratch();
+    let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
+    let program = program("loop");
+    let command = [
+        program.as_os_str(),
+        shared.as_os_str(),
+        OsStr::new("4"),
+        OsStr::new("1500"),
+        OsStr::new("50"),
+    ];
+    let outcome = run(&mut record(&file, &["--max-size", "200K"], &command));
+    assert_eq!((outcome.code(), outcome.stdout.as_slice()), (7, &b"loop done\n"[..]));
+    one_sentence(&outcome);
+    let size = fs::metadata(&file).expect("the tape").len();
+    let outcome = tape::info_outcome(&file);
+    let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"max-size".into()), "{info}");
+    assert_eq!(
+        (tape::number(&info, "/lost"), tape::number(&info, "/order_faults")),
+        (0, 0),
+        "{info}"
+    );
+    assert!(size <= 200 * 1024, "{size} bytes");
+}
+
+#[test]
+fn a_full_dev_shm() {
+    if !may_mount() {
+        return skip("a full /dev/shm needs the right to mount");
+    }
+    let folder = scratch();
+    for size in ["64k", "1m", "8m"] {
+        let script = format!(
+            "mount -t tmpfs -o size={size} tmpfs /dev/shm && \
+             exec \"$HEAPTAPE\" record -o \"$1/{size}.tape\" -- \"$2\" \"$1/progress\" 4 500 50"
+        );
+        let outcome = in_namespace(&script, &[folder.path(), &program("loop")]);
+        unharmed_or_not_started(&outcome);
+        if outcome.code() == 125 {
+            assert!(one_sentence(&outcome).contains("/dev/shm"));
+        }
+    }
+}
+
+#[test]
+fn a_dev_shm_that_fills_up_in_mid_run() {
+    if !may_mount() {
+        return skip("a full /dev/shm needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs -o size=24m tmpfs /dev/shm || exit 99; \
+                  (sleep 0.5; cat /dev/zero 2>/dev/null >/dev/shm/fill) & \
+                  exec \"$HEAPTAPE\" record -o \"$1/x.tape\" -- \"$2\" \"$1/progress\" 8 2000 50";
+    let outcome = in_namespace(script, &[folder.path(), &program("loop")]);
+    unharmed_or_not_started(&outcome);
+}
+
+#[test]
+fn what_a_killed_heaptape_leaves_is_swept_by_the_next() {
+    if !may_mount() {
+        return skip("a /dev/shm of our own needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs tmpfs /dev/shm || exit 99; cd \"$1\"; \
+                  \"$HEAPTAPE\" record --quiet -o x.tape -- \"$2\" progress 2 1000 50 & \
+                  sleep 0.5; kill -9 $!; ls -A /dev/shm >left; wait $! 2>/dev/null; sleep 1.5; \
+                  \"$HEAPTAPE\" record --quiet -o y.tape -- true; echo $? >status; ls -A /dev/shm >swept";
+    in_namespace(script, &[folder.path(), &program("loop")]);
+    let read =
+        |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file of the script");
+    assert_eq!(read("status"), "0\n");
+    assert_ne!(read("left"), "", "without a leftover this test means nothing");
+    assert_eq!(read("swept"), "", "left behind at first: {}", read("left"));
+}
+
+/// A good tape, and the bytes of it.
+fn good_tape(folder: &Path) -> Vec<u8> {
+    let file = folder.join("good.tape");
+    let outcome = run(&mut record(&file, &[], &[program("peak").as_os_str()]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    fs::read(file).expect("the tape")
+}
+
+#[test]
+fn a_tape_cut_anywhere_is_readable() {
+    let folder = scratch();
+    let bytes = good_tape(folder.path());
+    let cut = folder.path().join("cut.tape");
+    let mut events = 0;
+    for part in 1..=20 {
+        // The last bytes are the end of the index: without them the tape is cut, too.
+        let length = if part == 20 { bytes.len() - 1 } else { bytes.len() * part / 20 };
+        fs::write(&cut, &bytes[..length]).expect("a cut tape");
+        let outcome = tape::info_outcome(&cut);
+        assert_eq!(
+            outcome.code(),
+            0,
+            "{length} of {} bytes: {}",
+            bytes.len(),
+            outcome.stderr_text()
+        );
+        one_sentence(&outcome);
+        let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+        assert_eq!(info["complete"], false);
+        assert!(tape::number(&info, "/events") >= events, "more bytes, not fewer events");
+        events = tape::number(&info, "/events");
+        let mut rows = 0;
+        tape::rows(&cut, |_| rows += 1);
+        assert_eq!(rows, events);
+    }
+    assert!(events > 50_000, "{events} events of a tape that lacks its last byte");
+}
+
+#[test]
+fn a_foreign_or_missing_file_is_refused() {
+    let folder = scratch();
+    let foreign = folder.path().join("foreign");
+    let contents: [&[u8]; 4] =
+        [b"", b"x", &[0; 5000], b"\x7fELF not a tape at all, but some other file that is longer"];
+    for content in contents {
+        fs::write(&foreign, content).expect("a foreign file");
+        refused(&foreign);
+    }
+    refused(&folder.path().join("missing"));
+    refused(folder.path());
+}
+
+#[test]
+fn a_future_tape_is_refused() {
+    let folder = scratch();
+    let mut bytes = good_tape(folder.path());
+    // The version stands behind the magic; any other value there must be refused, not misread.
+    let future = folder.path().join("future.tape");
+    bytes[8] = bytes[8].wrapping_add(1);
+    fs::write(&future, &bytes).expect("a future tape");
+    let sentence = refused(&future);
+    assert!(sentence.contains("version"), "{sentence}");
+}
+
+fn refused(file: &Path) -> String {
+    let mut last = String::new();
+    for command in
+        [&["info"][..], &["events"], &["live", "--at", "peak"], &["export", "--to", "csv"]]
+    {
+        let mut args: Vec<&OsStr> = command.iter().map(OsStr::new).collect();
+        args.insert(1, file.as_os_str());
+        let outcome = run(&mut heaptape(args));
+        assert_eq!(
+            outcome.code(),
+            1,
+            "{command:?} of {}: {}",
+            file.display(),
+            outcome.stderr_text()
+        );
+        last = one_sentence(&outcome);
+        assert!(last.contains(file.to_str().expect("UTF-8")), "{last}");
+        assert_eq!(outcome.stdout, b"");
+    }
+    last
+}
+
+#[test]
+fn damaged_bytes_never_panic() {
+    let folder = scratch();
+    let bytes = good_tape(folder.path());
+    let damaged = folder.path().join("damaged.tape");
+    for k in 1..40 {
+        let mut copy = bytes.clone();
+        let at = bytes.len() * k / 40;
+        copy[at] ^= 0x55;
+        fs::write(&damaged, &copy).expect("a damaged tape");
+        let outcome = tape::info_outcome(&damaged);
+        assert!(matches!(outcome.code(), 0 | 1), "byte {at}: {}", outcome.stderr_text());
+        let outcome = run(heaptape(["export", "--to", "csv", "--process", "all"]).arg(&damaged));
+        assert!(matches!(outcome.code(), 0 | 1), "byte {at}: {}", outcome.stderr_text());
+        assert!(
+            !outcome.stderr_text().contains("panicked"),
+            "byte {at}: {}",
+            outcome.stderr_text()
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! tests/programs compiled with the system's C and C++ compilers, once, and again when a source is newer.
+
+use super::root;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// Sources are found here.
+pub(crate) fn sources() -> PathBuf {
+    root().join("tests/programs")
+}
+
+/// The compiled program of this name.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let c = sources().join(format!("{name}.c"));
+    if c.exists() {
+        return built(name, "cc", &["-std=gnu17"], &c);
+    }
+    built(name, "c++", &["-std=c++20"], &sources().join(format!("{name}.cpp")))
+}
+
+/// `NAME.c` as a shared library.
+pub(crate) fn library(name: &str) -> PathBuf {
+    built(name, "cc", &["-std=gnu17", "-shared", "-fPIC"], &sources().join(format!("{name}.c")))
+}
+
+/// `NAME.c` without a dynamic loader.
+pub(crate) fn static_program(name: &str) -> PathBuf {
+    built(name, "cc", &["-std=gnu17", "-static"], &sources().join(format!("{name}.c")))
+}
+
+// The calls must stay calls: no removed pairs, no jump in place of a call (it would change the caller).
+const FLAGS: [&str; 9] = [
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-use-after-free",
+    "-fno-builtin",
+    "-fno-optimize-sibling-calls",
+    "-pthread",
+];
+
+fn built(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    fs::create_dir_all(&folder).expect("the folder of compiled programs");
+    // Tests run in parallel, in threads and in processes.
+    let lock = File::create(folder.join("lock")).expect("the lock file");
+    flock(&lock, FlockOperation::LockExclusive).expect("the lock");
+    let program = folder.join(name);
+    let newest = changed(source).max(changed(&sources().join("truth.h")));
+    if !program.exists() || changed(&program) < newest {
+        let fresh = folder.join(format!("{name}.new"));
+        let output = Command::new(compiler)
+            .args(flags)
+            .args(FLAGS)
+            .arg(source)
+            .arg("-o")
+            .arg(&fresh)
+            .arg("-ldl")
+            .output()
+            .unwrap_or_else(|e| panic!("{compiler} does not start: {e}"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::rename(&fresh, &program).expect("the program in its place");
+    }
+    program.canonicalize().expect("the program's path")
+}
+
+fn changed(path: &Path) -> SystemTime {
+    path.metadata().and_then(|m| m.modified()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}

@@ -1,0 +1,106 @@
+//! The options of `record`, each by what it changes for the program or on the tape.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::program;
+use harness::running::{run, until};
+use harness::tape::{self, number};
+use harness::{heaptape, one_sentence, record, scratch, truth};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder");
+    let mut names: Vec<String> =
+        entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn no_wait_ends_with_the_command_and_leaves_the_daemon_alone() {
+    let folder = scratch();
+    let (file, lines) = (folder.path().join("x.tape"), folder.path().join("truth"));
+    let daemon = program("daemon");
+    let began = Instant::now();
+    let outcome = run(record(&file, &["--no-wait"], &[daemon.as_os_str()]).env("TRUTH", &lines));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    // The daemon works for 0.4 s and writes the last of three lines at its end.
+    let ended = began.elapsed();
+    let all =
+        until(Duration::from_secs(20), || Some(truth::lines(&lines)).filter(|l| l.len() == 3));
+    assert!(all.is_some(), "the daemon ends normally");
+    assert!(ended < Duration::from_secs(10), "{ended:?}");
+    let info = tape::info(&file);
+    assert_eq!((number(&info, "/lost"), number(&info, "/order_faults")), (0, 0), "{info}");
+}
+
+#[test]
+fn without_randomised_addresses_two_runs_are_alike() {
+    let folder = scratch();
+    let mixes: Vec<u64> = ["a", "b"]
+        .iter()
+        .map(|name| {
+            let lines = folder.path().join(name);
+            let file = folder.path().join("x.tape");
+            let outcome =
+                run(record(&file, &["--no-aslr"], &[program("peak").as_os_str()])
+                    .env("TRUTH", &lines));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            truth::lines(&lines)[0].mix
+        })
+        .collect();
+    assert_eq!(mixes[0], mixes[1], "the hash of all addresses");
+}
+
+#[test]
+fn a_chosen_name_is_new_and_a_given_one_is_replaced() {
+    let folder = scratch();
+    for _ in 0..2 {
+        let mut command = heaptape(["record", "--", "true"]);
+        let outcome = run(command.current_dir(folder.path()));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let sentence = one_sentence(&outcome);
+        let name = names(folder.path()).into_iter().find(|n| sentence.contains(n.as_str()));
+        assert!(name.is_some(), "the tape is named: {sentence}");
+    }
+    let names = names(folder.path());
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.iter().all(|n| n.starts_with("true.") && n.ends_with(".tape")), "{names:?}");
+    let given = folder.path().join(&names[0]);
+    let before = fs::read(&given).expect("a tape");
+    let outcome = run(&mut record(&given, &[], &[OsStr::new("ls"), OsStr::new("/")]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    assert_ne!(fs::read(&given).expect("a tape"), before);
+    tape::assert_sound(&tape::info(&given));
+}
+
+#[test]
+fn settings_of_the_allocator_are_on_the_tape() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let mut command = record(&file, &[], &[program("peak").as_os_str()]);
+    let outcome = run(command
+        .env("MALLOC_ARENA_MAX", "3")
+        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=9"));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let settings = tape::info(&file)["settings"].to_string();
+    assert!(
+        settings.contains("MALLOC_ARENA_MAX") && settings.contains("tcache_count=9"),
+        "{settings}"
+    );
+}
+
+#[test]
+fn info_in_words_names_what_was_recorded() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    run(&mut record(&file, &[], &[program("peak").as_os_str()]));
+    let outcome = run(heaptape(["info"]).arg(&file));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(text.contains("peak") && text.contains("malloc"), "{text}");
+}

@@ -74,7 +74,12 @@ impl Listing<'_> {
         let mut callers = Callers::new(self.tape);
         let modules = callers.modules(self.process.number)?;
         let columns = Columns { notes: self.notes, ..Columns::ALL };
-        for item in self.tape.events_with(self.process.number, self.range(), columns)? {
+        let mut range = self.range();
+        if range.end == self.process.events {
+            // What stands after the last call belongs to the listing too.
+            range.end = u64::MAX;
+        }
+        for item in self.tape.events_with(self.process.number, range, columns)? {
             match item? {
                 Item::Event(event) if self.filter.admits(&event) => {
                     sink.row(&Row::of(&event, modules))?;
@@ -92,7 +97,7 @@ impl Listing<'_> {
     fn histogram(&self, terminal: &Terminal) -> Result<()> {
         let range = self.range();
         let mut histogram = Histogram::new();
-        let before = live::after(self.tape, self.process, range.start)?;
+        let before = live::after(self.tape, self.process.number, range.start)?;
         for block in before.iter().filter(|b| self.filter.admits_size(b.size)) {
             histogram.begin(block.size);
         }

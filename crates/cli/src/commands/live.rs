@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
 
 fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal) -> Result<()> {
     let made = moment::events_made(tape, process, args.at)?;
-    let mut blocks = live::after(tape, process, made)?;
+    let mut blocks = live::after(tape, process.number, made)?;
     let sum = live::Sum::of(&blocks);
     let head =
         Head { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };

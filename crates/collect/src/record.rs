@@ -108,7 +108,7 @@ fn wait(child: &mut Child, signals: &Signals) -> Exit {
 fn start(recording: &Recording, output: &mut OpenOutput) -> Result<(Child, Recorder), Error> {
     let arena = SharedArena::create()?;
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
-    let sink = Sink::start(file, recording.max_size, arena.arena());
+    let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
     let child = recording.launch.spawn(arena.session_path())?;
     let mut intents = Intents::new();

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use heaptape_tape::{BlockSink, Ended, Error, RawFrame};
 use heaptape_wire::session::Arena;
+use rustix::fs::FallocateFlags;
 
 /// Frames that may wait for the writing thread.
 const QUEUE: usize = 8;
@@ -28,13 +30,13 @@ pub(crate) struct Sink {
 
 impl Sink {
     /// Starts the thread. `max_size`: bytes after which the tape ends.
-    pub(crate) fn start(file: File, max_size: Option<u64>, arena: Arena) -> Sink {
+    pub(crate) fn start(file: File, max_size: Option<u64>, arena: Arena) -> Result<Sink, Error> {
         let (sender, receiver) = sync_channel(QUEUE);
         let state = Arc::new(Mutex::new(None));
         let shared = state.clone();
-        let thread =
-            std::thread::spawn(move || FrameFile::new(file, max_size, shared).write_all(&receiver));
-        Sink { sender: Some(sender), thread: Some(thread), state, arena }
+        let out = FrameFile::new(file, max_size, shared)?;
+        let thread = std::thread::spawn(move || out.write_all(&receiver));
+        Ok(Sink { sender: Some(sender), thread: Some(thread), state, arena })
     }
 
     /// Why the tape has to end, if it has to.
@@ -79,24 +81,35 @@ struct FrameFile {
     written: u64,
     max_size: Option<u64>,
     state: Arc<Mutex<Option<Ended>>>,
-    failed: bool,
+    failed: Option<Ended>,
 }
 
 impl FrameFile {
-    fn new(file: File, max_size: Option<u64>, state: Arc<Mutex<Option<Ended>>>) -> FrameFile {
-        FrameFile {
+    fn new(
+        file: File,
+        max_size: Option<u64>,
+        state: Arc<Mutex<Option<Ended>>>,
+    ) -> Result<FrameFile, Error> {
+        let encoder = heaptape_tape::Encoder::new()?;
+        Ok(FrameFile {
             file,
-            encoder: heaptape_tape::Encoder::new(),
+            encoder,
             buffer: Vec::new(),
             written: 0,
             max_size,
             state,
-            failed: false,
-        }
+            failed: None,
+        })
     }
 
     fn write_all(mut self, frames: &Receiver<RawFrame>) -> u64 {
         for frame in frames {
+            // After a failure only the last frame is still wanted: it says why there are no more.
+            let frame = match (&self.failed, frame.is_last()) {
+                (Some(_), false) => continue,
+                (Some(why), true) => RawFrame::last(why.clone()),
+                (None, _) => frame,
+            };
             if let Err(error) = self.write(frame) {
                 self.fail(&error);
             }
@@ -105,12 +118,9 @@ impl FrameFile {
     }
 
     fn write(&mut self, frame: RawFrame) -> Result<(), Error> {
-        if self.failed {
-            return Ok(());
-        }
         self.buffer.clear();
         frame.encode(&mut self.encoder, &mut self.buffer)?;
-        self.file.write_all(&self.buffer).map_err(Error::Write)?;
+        self.reserve().and_then(|()| self.file.write_all(&self.buffer)).map_err(Error::Write)?;
         self.written += self.buffer.len() as u64;
         if self.max_size.is_some_and(|max| self.written >= max) {
             self.end(Ended::MaxSize);
@@ -118,19 +128,34 @@ impl FrameFile {
         Ok(())
     }
 
+    /// Takes room for this frame and, behind it, for the last one, so that a tape on a full disk can
+    /// still end whole. File systems that can't do that take their chance.
+    fn reserve(&self) -> io::Result<()> {
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        let length = self.buffer.len() as u64 + self.encoder.last_frame_bytes();
+        let keep = FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(self.file.as_fd(), keep, self.written, length) {
+            Err(error @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     fn end(&self, why: Ended) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// Cuts the file back to its last whole frame, and says in a last small one why it ends.
+    /// Cuts the file back to its last whole frame; from here on only the last frame is written.
     fn fail(&mut self, error: &Error) {
-        self.failed = true;
         let why = match error {
             Error::Write(error) if is_full(error) => Ended::DiskFull,
             other => Ended::Other(other.to_string()),
         };
+        self.encoder.take_back();
         let _ = self.file.set_len(self.written);
         let _ = self.file.seek(SeekFrom::Start(self.written));
+        self.failed.get_or_insert(why.clone());
         self.end(why);
     }
 }

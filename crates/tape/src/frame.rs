@@ -39,6 +39,16 @@ impl RawFrame {
         encoder.frame(self, out).map_err(Error::Write)
     }
 
+    /// Whether this is the last frame of a tape, which says why it ended and where everything is.
+    pub fn is_last(&self) -> bool {
+        matches!(self.content, Content::Index(_))
+    }
+
+    /// The same last frame for a tape that had to end because of `why`.
+    pub fn last(why: Ended) -> RawFrame {
+        RawFrame { process: 0, content: Content::Index(Some(why)) }
+    }
+
     /// About how many bytes the frame holds in memory.
     pub fn memory(&self) -> usize {
         match &self.content {
@@ -55,12 +65,26 @@ pub struct Encoder {
     packer: Packer,
     bytes: u64,
     index: Vec<u8>,
+    /// `bytes` and the length of `index` before the last frame.
+    before: (u64, usize),
 }
 
 impl Encoder {
     /// A fresh one, for one file.
     pub fn new() -> Result<Encoder, Error> {
-        Ok(Encoder { packer: Packer::new().map_err(Error::Write)?, bytes: 0, index: Vec::new() })
+        let packer = Packer::new().map_err(Error::Write)?;
+        Ok(Encoder { packer, bytes: 0, index: Vec::new(), before: (0, 0) })
+    }
+
+    /// The last frame could not be written: the file ends before it.
+    pub fn take_back(&mut self) {
+        self.bytes = self.before.0;
+        self.index.truncate(self.before.1);
+    }
+
+    /// About how many bytes the last frame will take at the most.
+    pub fn last_frame_bytes(&self) -> u64 {
+        self.index.len() as u64 + 4096
     }
 
     /// Bytes encoded so far: the length of the file.
@@ -70,6 +94,7 @@ impl Encoder {
 
     fn frame(&mut self, frame: RawFrame, out: &mut Vec<u8>) -> io::Result<()> {
         let before = out.len();
+        self.before = (self.bytes, self.index.len());
         if self.bytes == 0 {
             out.extend_from_slice(&opening());
         }

@@ -22,7 +22,8 @@ pub enum Step {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let address = prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
+    let address =
+        prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
     let size = prop_oneof![8 => 0u64..100, 1 => 1u64 << 40..1 << 62, 1 => any::<u32>().prop_map(u64::from)];
     let slack = prop_oneof![8 => 0u64..16, 1 => 0u64..1 << 33];
     let align = prop_oneof![4 => Just(0u64), 1 => Just(64u64), 1 => 1u64..99];
@@ -252,7 +253,9 @@ pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
     let mut writer = Writer::new(sink, &header).unwrap().keyframe_every(keyframes);
     let mut all: Vec<Process> = Vec::new();
     let mut points: Vec<Option<(ForkPoint, u32, Process)>> = Vec::new();
-    let mut start = |writer: &mut Writer<_>, all: &mut Vec<Process>, from: Option<&(ForkPoint, u32, Process)>| {
+    let mut start = |writer: &mut Writer<_>,
+                     all: &mut Vec<Process>,
+                     from: Option<&(ForkPoint, u32, Process)>| {
         let number = writer
             .start_process(&ProcessStart {
                 pid: 100 + all.len() as u32,

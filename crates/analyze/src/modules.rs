@@ -74,8 +74,11 @@ pub struct Place {
 /// The modules of one process over its life.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
-    /// What a module without a path is called: the loader gives none for the executable.
+    /// What a module without a path is called, until a sample shows its file: the loader gives none
+    /// for the executable.
     executable: String,
+    /// The files mapped in the first sample, which may come before the first list.
+    first: Option<Vec<Vma>>,
     /// Sorted by `start`; no two overlap.
     loaded: Vec<Loaded>,
     /// In order of unloading.
@@ -114,7 +117,7 @@ impl Modules {
             NoteKind::Module => {
                 if let Some(mut module) = Module::of_note(note) {
                     if module.path.is_empty() {
-                        module.path.clone_from(&self.executable);
+                        module.path = self.executable_at(module.start);
                     }
                     self.load(index, module);
                 }
@@ -128,14 +131,34 @@ impl Modules {
         }
     }
 
+    /// The file that the first sample has at an address, else what the process calls itself.
+    fn executable_at(&self, start: u64) -> String {
+        let first = self.first.as_deref().unwrap_or_default();
+        file_at(first, start).unwrap_or(&self.executable).to_owned()
+    }
+
     /// Takes in a sample.
     pub fn sample(&mut self, sample: &Sample) {
+        if self.first.is_none() {
+            let files = sample.vmas.iter().filter(|v| v.name.starts_with('/'));
+            self.first = Some(files.cloned().collect());
+            self.name_executable();
+        }
         for file in sample.vmas.chunk_by(|a, b| a.name == b.name) {
             let Some(module) = Module::of_mappings(file) else { continue };
             let known = |m: &Module| m.start < module.end && module.start < m.end;
             let listed = self.loaded.iter().any(|l| known(&l.module));
             if !listed && !self.sampled.iter().any(|m| **m == module) {
                 self.sampled.push(Arc::new(module));
+            }
+        }
+    }
+
+    fn name_executable(&mut self) {
+        let first = self.first.as_deref().unwrap_or_default();
+        for loaded in self.loaded.iter_mut().filter(|l| l.module.path == self.executable) {
+            if let Some(file) = file_at(first, loaded.module.start) {
+                Arc::make_mut(&mut loaded.module).path = file.to_owned();
             }
         }
     }
@@ -195,6 +218,11 @@ impl Modules {
         let loaded = modules.into_iter().map(|module| Loaded { module, from: 0 }).collect();
         Modules { loaded, sampled: self.sampled.clone(), ..Modules::new(executable) }
     }
+}
+
+fn file_at(mappings: &[Vma], address: u64) -> Option<&str> {
+    let there = mappings.iter().find(|v| v.start <= address && address < v.end)?;
+    Some(there.name.strip_suffix(" (deleted)").unwrap_or(&there.name))
 }
 
 #[cfg(test)]
@@ -267,6 +295,14 @@ mod tests {
         let mut m = Modules::new("prog");
         m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
         assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("prog"));
+        let vma = Vma { start: 0x1000, end: 0x2000, perms: 1, name: "/usr/bin/prog".into() };
+        let sample = Sample { vmas: vec![vma], ..Sample::default() };
+        m.sample(&sample);
+        assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("/usr/bin/prog"));
+        let mut m = Modules::new("prog");
+        m.sample(&sample);
+        m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
+        assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("/usr/bin/prog"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use comfy_table::{
 /// The width of what is no terminal, in columns.
 pub const DEFAULT_WIDTH: u16 = 80;
 
-/// Names are wrapped to no less than this, blanks at the end included.
-const NAME_WIDTH: u16 = 14;
+/// Text is wrapped to no less than this, blanks at the end included.
+const TEXT_WIDTH: u16 = 16;
 
 /// How tables look where they are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,10 @@ pub struct Style {
 /// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// At the left: names.
+    /// At the left, and whole: names.
     Left,
+    /// At the left, over several lines if need be: text.
+    Text,
     /// At the right: numbers.
     Right,
 }
@@ -57,9 +59,9 @@ impl Table {
         for (column, align) in inner.column_iter_mut().zip(&aligns) {
             column.set_padding((0, 2));
             column.set_constraint(match align {
-                // A number broken over two lines would be misread.
-                Align::Right => ColumnConstraint::ContentWidth,
-                Align::Left => ColumnConstraint::LowerBoundary(Width::Fixed(NAME_WIDTH)),
+                // A number or a name broken over two lines would be misread.
+                Align::Right | Align::Left => ColumnConstraint::ContentWidth,
+                Align::Text => ColumnConstraint::LowerBoundary(Width::Fixed(TEXT_WIDTH)),
             });
         }
         Table { inner, aligns }
@@ -87,7 +89,7 @@ impl Table {
 
 fn cell(text: String, align: Align) -> Cell {
     Cell::new(text).set_alignment(match align {
-        Align::Left => CellAlignment::Left,
+        Align::Left | Align::Text => CellAlignment::Left,
         Align::Right => CellAlignment::Right,
     })
 }
@@ -98,7 +100,7 @@ mod tests {
 
     fn render(width: u16, rows: &[[&str; 2]]) -> String {
         let style = Style { width, color: false };
-        let mut table = Table::new(style, &[("name", Align::Left), ("bytes", Align::Right)]);
+        let mut table = Table::new(style, &[("name", Align::Text), ("bytes", Align::Right)]);
         for row in rows {
             table.row(*row);
         }
@@ -110,7 +112,10 @@ mod tests {
     #[test]
     fn numbers_stand_right() {
         let text = render(80, &[["a", "1"], ["bb", "1000000"]]);
-        assert_eq!(text, "name            bytes\na                   1\nbb            1000000\n");
+        assert_eq!(
+            text,
+            "name              bytes\na                     1\nbb              1000000\n"
+        );
     }
 
     #[test]

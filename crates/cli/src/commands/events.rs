@@ -34,15 +34,20 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         notes: args.notes,
         json: args.json,
         tape: &tape,
+        name: args.file.display().to_string(),
     };
-    let printed =
-        if args.histogram { listing.histogram(terminal) } else { listing.calls(terminal) };
-    printed.with_context(|| args.file.display().to_string())?;
+    if args.histogram {
+        listing.histogram(terminal)?;
+    } else {
+        listing.calls(terminal)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 struct Listing<'a> {
     tape: &'a Tape,
+    /// The tape's name, for errors.
+    name: String,
     process: &'a ProcessSummary,
     span: Span,
     filter: Filter,
@@ -72,15 +77,17 @@ impl Listing<'_> {
 
     fn each(&self, sink: &mut impl Sink) -> Result<()> {
         let mut callers = Callers::new(self.tape);
-        let modules = callers.modules(self.process.number)?;
+        let name = || self.name.clone();
+        let modules = callers.modules(self.process.number).with_context(name)?;
         let columns = Columns { notes: self.notes, ..Columns::ALL };
         let mut range = self.range();
         if range.end == self.process.events {
             // What stands after the last call belongs to the listing too.
             range.end = u64::MAX;
         }
-        for item in self.tape.events_with(self.process.number, range, columns)? {
-            match item? {
+        let items = self.tape.events_with(self.process.number, range, columns);
+        for item in items.with_context(name)? {
+            match item.with_context(name)? {
                 Item::Event(event) if self.filter.admits(&event) => {
                     sink.row(&Row::of(&event, modules))?;
                 }
@@ -97,13 +104,16 @@ impl Listing<'_> {
     fn histogram(&self, terminal: &Terminal) -> Result<()> {
         let range = self.range();
         let mut histogram = Histogram::new();
-        let before = live::after(self.tape, self.process.number, range.start)?;
+        let name = || self.name.clone();
+        let before = live::after(self.tape, self.process.number, range.start);
+        let before = before.with_context(name)?;
         for block in before.iter().filter(|b| self.filter.admits_size(b.size)) {
             histogram.begin(block.size);
         }
         let mut progress = terminal.progress(range.end - range.start, false);
-        for item in self.tape.events_with(self.process.number, range, Columns::REPLAY)? {
-            if let Item::Event(event) = item? {
+        let items = self.tape.events_with(self.process.number, range, Columns::REPLAY);
+        for item in items.with_context(name)? {
+            if let Item::Event(event) = item.with_context(name)? {
                 progress.event();
                 histogram.call(&event, &self.filter);
             }

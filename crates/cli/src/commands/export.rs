@@ -16,6 +16,7 @@ use heaptape_tape::{Columns, Item, Tape};
 
 use super::open;
 use crate::args::{Export, Format};
+use crate::output::Named;
 use crate::terminal::Terminal;
 
 /// Writes the chosen calls to a file or to stdout.
@@ -25,10 +26,10 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
     match &args.output {
         None => csv(&tape, args, terminal.out(), terminal)?,
         Some(path) => {
-            let name = || path.display().to_string();
             check_other(path, &args.file)?;
-            let file = File::create(path).with_context(name)?;
-            csv(&tape, args, BufWriter::new(file), terminal).with_context(name)?;
+            let name = path.display().to_string();
+            let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
+            csv(&tape, args, BufWriter::new(Named::new(name, file)), terminal)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -43,6 +44,7 @@ fn check_other(output: &Path, input: &Path) -> Result<()> {
 }
 
 fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Result<()> {
+    let name = || args.file.display().to_string();
     let mut csv = Csv::new(out)?;
     let mut callers = Callers::new(tape);
     let columns = Columns { notes: false, ..Columns::ALL };
@@ -52,9 +54,9 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
     let all = processes.iter().map(|p| events(p).end - events(p).start).sum();
     let mut progress = terminal.progress(all, args.output.is_none());
     for process in processes {
-        let modules = callers.modules(process.number)?;
-        for item in tape.events_with(process.number, events(process), columns)? {
-            if let Item::Event(event) = item? {
+        let modules = callers.modules(process.number).with_context(name)?;
+        for item in tape.events_with(process.number, events(process), columns).with_context(name)? {
+            if let Item::Event(event) = item.with_context(name)? {
                 progress.event();
                 csv.row(process.number.0, process.pid, &Row::of(&event, modules))?;
             }

@@ -19,13 +19,14 @@ use crate::terminal::Terminal;
 pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let process = processes::one(tape.summary(), args.process)?;
-    print(args, &tape, process, terminal).with_context(|| args.file.display().to_string())?;
+    print(args, &tape, process, terminal)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal) -> Result<()> {
-    let made = moment::events_made(tape, process, args.at)?;
-    let mut blocks = live::after(tape, process.number, made)?;
+    let name = || args.file.display().to_string();
+    let made = moment::events_made(tape, process, args.at).with_context(name)?;
+    let mut blocks = live::after(tape, process.number, made).with_context(name)?;
     let sum = live::Sum::of(&blocks);
     let head =
         Head { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
@@ -38,7 +39,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     let style = terminal.style();
     match args.by {
         Some(By::Caller) => {
-            let parts = live::by_caller(&blocks, |b| callers.of_block(b))?;
+            let parts = live::by_caller(&blocks, |b| callers.of_block(b)).with_context(name)?;
             let shown = top(&parts, args.top);
             if args.json {
                 json::live::callers(&mut out, head, shown)?;
@@ -58,7 +59,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
         }
         None => {
             live::sort(&mut blocks);
-            let shown = with_places(top(&blocks, args.top), &mut callers)?;
+            let shown = with_places(top(&blocks, args.top), &mut callers).with_context(name)?;
             if args.json {
                 json::live::blocks(&mut out, head, &shown)?;
             } else {

@@ -138,7 +138,7 @@ fn processes(members: &[Member], style: Style) -> Table {
     if !ranked {
         columns.retain(|c| c.0 != "rank");
     }
-    let mut table = Table::new(style, &columns);
+    let mut table = Table::new(style, &columns).one_line();
     for member in members {
         let p = &member.process;
         let mut row = vec![p.number.to_string(), p.pid.to_string(), or_dash(member.parent_pid)];

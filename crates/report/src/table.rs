@@ -36,6 +36,7 @@ pub enum Align {
 pub struct Table {
     inner: comfy_table::Table,
     aligns: Vec<Align>,
+    one_line: bool,
 }
 
 impl Table {
@@ -45,6 +46,7 @@ impl Table {
         inner.load_style(presets::NOTHING);
         inner.set_content_arrangement(ContentArrangement::Dynamic);
         inner.set_width(style.width);
+        inner.set_truncation_indicator("…");
         if style.color {
             inner.enforce_styling();
         } else {
@@ -64,13 +66,23 @@ impl Table {
                 Align::Text => ColumnConstraint::LowerBoundary(Width::Fixed(TEXT_WIDTH)),
             });
         }
-        Table { inner, aligns }
+        Table { inner, aligns, one_line: false }
+    }
+
+    /// From here on a row has one line, and its text is cut where it is too long.
+    pub fn one_line(mut self) -> Table {
+        self.one_line = true;
+        self
     }
 
     /// Adds a row; there is one text for each column.
     pub fn row<S: Into<String>>(&mut self, texts: impl IntoIterator<Item = S>) {
         let cells = texts.into_iter().zip(&self.aligns).map(|(text, &a)| cell(text.into(), a));
-        self.inner.add_row(cells.collect::<Vec<_>>());
+        let mut row = Row::from(cells.collect::<Vec<_>>());
+        if self.one_line {
+            row.max_height(1);
+        }
+        self.inner.add_row(row);
     }
 
     /// Whether it has no rows.
@@ -116,6 +128,21 @@ mod tests {
             text,
             "name              bytes\na                     1\nbb              1000000\n"
         );
+    }
+
+    #[test]
+    fn one_line_is_cut() {
+        let mut table = Table::new(
+            Style { width: 24, color: false },
+            &[("bytes", Align::Right), ("text", Align::Text)],
+        )
+        .one_line();
+        table.row(["123456789", "a long text that goes on and on"]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("123456789") && text.contains('…'), "{text}");
     }
 
     #[test]

@@ -176,10 +176,10 @@ impl Histogram {
         if let Some(block) = resolved.block.filter(|b| filter.admits_size(b.size)) {
             self.release(block.size);
         }
-        let event = &resolved.event;
-        let made = !event.call.is_release() && event.address != 0;
-        if made && filter.admits_size(event.size) {
-            self.allocate(event.size);
+        // Not by the address: a pass for sizes alone does not read that column.
+        let size = resolved.event.size;
+        if resolved.ordinal.is_some() && filter.admits_size(size) {
+            self.allocate(size);
         }
     }
 

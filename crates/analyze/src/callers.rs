@@ -70,8 +70,10 @@ fn name(process: &ProcessSummary) -> &str {
 fn take_notes(tape: &Tape, process: ProcessNumber, modules: &mut Modules) -> Result<(), Error> {
     let columns = Columns { notes: true, ..Columns::REPLAY };
     for item in tape.events_with(process, 0..u64::MAX, columns)? {
-        if let Item::Note { index, note } = item? {
-            modules.note(index, &note);
+        match item? {
+            Item::Note { index, note } => modules.note(index, &note),
+            Item::Sample(sample) => modules.sample(&sample),
+            Item::Event(_) | Item::Release(_) => {}
         }
     }
     Ok(())

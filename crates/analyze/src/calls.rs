@@ -123,7 +123,9 @@ pub(crate) mod tests {
             slack: 8,
             address: 0x100,
         });
-        Resolved { index: 7, event, ordinal: None, block, displaced: None }
+        let made = address != 0 && !call.is_release();
+        let ordinal = made.then_some(6);
+        Resolved { index: 7, event, ordinal, block, early: false, displaced: None }
     }
 
     #[test]

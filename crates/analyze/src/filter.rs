@@ -31,7 +31,12 @@ impl Filter {
     pub fn admits_call(&self, resolved: &Resolved) -> bool {
         let event = &resolved.event;
         (self.calls.is_empty() || self.calls.contains(&event.call))
-            && self.thread.is_none_or(|t| t == event.thread)
+            && self.admits_thread(Some(event.thread))
+    }
+
+    /// Whether what this thread did is wanted; what no thread did is.
+    pub fn admits_thread(&self, thread: Option<u32>) -> bool {
+        self.thread.is_none_or(|wanted| thread.is_none_or(|t| t == wanted))
     }
 
     /// Whether blocks of this size are wanted.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
+use heaptape_tape::{LiveBlock, ProcessNumber, Tape};
 
 use crate::Error;
 use crate::bins::Bin;
@@ -15,19 +15,11 @@ use crate::modules::{Module, Place};
 
 /// The blocks that are alive after the first `made` events of a process; with 0 those that it
 /// inherited by fork.
-pub fn after(tape: &Tape, process: &ProcessSummary, made: u64) -> Result<Vec<LiveBlock>, Error> {
-    if let Some(last) = made.checked_sub(1) {
-        return Ok(tape.live_at(process.number, last)?);
-    }
-    let Some((number, forked_at)) = process.parent.zip(process.forked_at) else {
-        return Ok(Vec::new());
-    };
-    let parent = usize::try_from(number.0).ok().and_then(|n| tape.summary().processes.get(n));
-    match parent {
-        // A parent has started before its child; a tape that says otherwise is not followed.
-        Some(parent) if number < process.number => after(tape, parent, forked_at),
-        _ => Ok(Vec::new()),
-    }
+pub fn after(tape: &Tape, process: ProcessNumber, made: u64) -> Result<Vec<LiveBlock>, Error> {
+    Ok(match made.checked_sub(1) {
+        Some(last) => tape.live_at(process, last)?,
+        None => tape.inherited(process)?,
+    })
 }
 
 /// The sums over a live set, or over a part of it.
@@ -150,7 +142,6 @@ pub fn by_bin(blocks: &[LiveBlock]) -> Vec<Part<Bin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heaptape_tape::ProcessNumber;
     use std::convert::Infallible;
 
     fn block(ordinal: u64, size: u64, caller: u64) -> LiveBlock {

@@ -4,11 +4,12 @@
 //! `modules_end` note says that the list is whole. A module that is in no later list is unloaded;
 //! blocks that were made before keep its name. A module that a list shows first was loaded at some
 //! time since the list before it, as nothing tells when `dlopen` returns; so it is taken to be there
-//! from then on.
+//! from then on. A process that was killed may have loaded one that no list shows; it is known by the
+//! mappings of the samples.
 
 use std::sync::Arc;
 
-use heaptape_tape::{Note, NoteKind};
+use heaptape_tape::{Note, NoteKind, Sample, Vma};
 
 /// A file that is mapped with code in it: the executable or a shared library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,21 @@ impl Module {
         })
     }
 
+    /// The module that neighbouring mappings of one file are; `None` where none is executable. The
+    /// file is taken to begin at its first mapping, as that of a shared library does.
+    fn of_mappings(mappings: &[Vma]) -> Option<Module> {
+        const EXECUTABLE: u8 = 4;
+        let (first, last) = (mappings.first()?, mappings.last()?);
+        let runs = mappings.iter().any(|m| m.perms & EXECUTABLE != 0);
+        (runs && first.name.starts_with('/')).then(|| Module {
+            path: first.name.clone(),
+            build_id: Vec::new(),
+            bias: first.start,
+            start: first.start,
+            end: last.end,
+        })
+    }
+
     fn holds(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }
@@ -58,12 +74,17 @@ pub struct Place {
 /// The modules of one process over its life.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
-    /// What a module without a path is called: the loader gives none for the executable.
+    /// What a module without a path is called, until a sample shows its file: the loader gives none
+    /// for the executable.
     executable: String,
+    /// The files mapped in the first sample, which may come before the first list.
+    first: Option<Vec<Vma>>,
     /// Sorted by `start`; no two overlap.
     loaded: Vec<Loaded>,
     /// In order of unloading.
     unloaded: Vec<Unloaded>,
+    /// Files in the mappings of samples, where no list had a module.
+    sampled: Vec<Arc<Module>>,
     /// The starts of the modules that the list which is just coming holds.
     listed: Vec<u64>,
     /// The index at which the last list ended.
@@ -96,7 +117,7 @@ impl Modules {
             NoteKind::Module => {
                 if let Some(mut module) = Module::of_note(note) {
                     if module.path.is_empty() {
-                        module.path.clone_from(&self.executable);
+                        module.path = self.executable_at(module.start);
                     }
                     self.load(index, module);
                 }
@@ -107,6 +128,38 @@ impl Modules {
                 self.since = index;
             }
             _ => {}
+        }
+    }
+
+    /// The file that the first sample has at an address, else what the process calls itself.
+    fn executable_at(&self, start: u64) -> String {
+        let first = self.first.as_deref().unwrap_or_default();
+        file_at(first, start).unwrap_or(&self.executable).to_owned()
+    }
+
+    /// Takes in a sample.
+    pub fn sample(&mut self, sample: &Sample) {
+        if self.first.is_none() {
+            let files = sample.vmas.iter().filter(|v| v.name.starts_with('/'));
+            self.first = Some(files.cloned().collect());
+            self.name_executable();
+        }
+        for file in sample.vmas.chunk_by(|a, b| a.name == b.name) {
+            let Some(module) = Module::of_mappings(file) else { continue };
+            let known = |m: &Module| m.start < module.end && module.start < m.end;
+            let listed = self.loaded.iter().any(|l| known(&l.module));
+            if !listed && !self.sampled.iter().any(|m| **m == module) {
+                self.sampled.push(Arc::new(module));
+            }
+        }
+    }
+
+    fn name_executable(&mut self) {
+        let first = self.first.as_deref().unwrap_or_default();
+        for loaded in self.loaded.iter_mut().filter(|l| l.module.path == self.executable) {
+            if let Some(file) = file_at(first, loaded.module.start) {
+                Arc::make_mut(&mut loaded.module).path = file.to_owned();
+            }
         }
     }
 
@@ -135,7 +188,10 @@ impl Modules {
 
     /// The module that `address` belonged to at event number `index`, once all notes are taken in.
     pub fn find(&self, address: u64, index: u64) -> Option<Place> {
-        let module = self.loaded_at(address, index).or_else(|| self.unloaded_at(address, index))?;
+        let module = self
+            .loaded_at(address, index)
+            .or_else(|| self.unloaded_at(address, index))
+            .or_else(|| self.sampled.iter().rev().find(|m| m.holds(address)))?;
         Some(Place { offset: address.wrapping_sub(module.bias), module: Arc::clone(module) })
     }
 
@@ -160,8 +216,13 @@ impl Modules {
         // Where a list was missed, two may claim one place.
         modules.dedup_by(|next, kept| next.start < kept.end);
         let loaded = modules.into_iter().map(|module| Loaded { module, from: 0 }).collect();
-        Modules { loaded, ..Modules::new(executable) }
+        Modules { loaded, sampled: self.sampled.clone(), ..Modules::new(executable) }
     }
+}
+
+fn file_at(mappings: &[Vma], address: u64) -> Option<&str> {
+    let there = mappings.iter().find(|v| v.start <= address && address < v.end)?;
+    Some(there.name.strip_suffix(" (deleted)").unwrap_or(&there.name))
 }
 
 #[cfg(test)]
@@ -234,6 +295,14 @@ mod tests {
         let mut m = Modules::new("prog");
         m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
         assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("prog"));
+        let vma = Vma { start: 0x1000, end: 0x2000, perms: 1, name: "/usr/bin/prog".into() };
+        let sample = Sample { vmas: vec![vma], ..Sample::default() };
+        m.sample(&sample);
+        assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("/usr/bin/prog"));
+        let mut m = Modules::new("prog");
+        m.sample(&sample);
+        m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
+        assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("/usr/bin/prog"));
     }
 
     #[test]
@@ -253,6 +322,32 @@ mod tests {
         };
         assert_eq!(paths(8), [true, true, false]);
         assert_eq!(paths(10), [true, false, true]);
+    }
+
+    #[test]
+    fn a_sample_names_what_no_list_had() {
+        let vma =
+            |start, perms, name: &str| Vma { start, end: start + 0x100, perms, name: name.into() };
+        let sample = Sample {
+            vmas: vec![
+                vma(0x1000, 5, "/bin/exe"),
+                vma(0x4000, 1, "/lib/late.so"),
+                vma(0x4100, 5, "/lib/late.so"),
+                vma(0x4200, 3, "/lib/late.so"),
+                vma(0x5000, 5, "[vdso]"),
+                vma(0x6000, 1, "/usr/share/data"),
+            ],
+            ..Sample::default()
+        };
+        let mut m = Modules::new("");
+        m.note(0, &module(0x1000, 0x1000, 0x1100, "/bin/exe"));
+        m.note(0, &end());
+        m.sample(&sample);
+        m.sample(&sample);
+        let place = m.find(0x4150, 0).unwrap();
+        assert_eq!((place.module.path.as_str(), place.offset), ("/lib/late.so", 0x150));
+        assert_eq!((path_at(&m, 0x5000, 0), path_at(&m, 0x6000, 0)), (None, None));
+        assert_eq!(m.sampled.len(), 1);
     }
 
     #[test]

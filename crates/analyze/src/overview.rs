@@ -93,10 +93,27 @@ fn settings(tape: &Tape, process: ProcessNumber) -> Result<BTreeMap<String, Stri
         if note.kind == NoteKind::Setting {
             let text = String::from_utf8_lossy(&note.text);
             let (name, value) = text.split_once('=').unwrap_or((&text, ""));
-            settings.insert(name.to_owned(), value.to_owned());
+            match name {
+                "LD_PRELOAD" => {
+                    let others = without_capture(value);
+                    if !others.is_empty() {
+                        settings.insert(name.to_owned(), others);
+                    }
+                }
+                _ => {
+                    settings.insert(name.to_owned(), value.to_owned());
+                }
+            }
         }
     }
     Ok(settings)
+}
+
+/// The libraries of LD_PRELOAD but for the one that recorded.
+fn without_capture(value: &str) -> String {
+    let ours = |path: &&str| path.rsplit('/').next().is_some_and(|f| f.starts_with("libheaptape"));
+    let others = value.split([':', ' ']).filter(|path| !path.is_empty() && !ours(path));
+    others.collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
@@ -146,6 +163,16 @@ pub(crate) mod tests {
             uncovered: Vec::new(),
             processes,
         }
+    }
+
+    #[test]
+    fn the_library_that_recorded_is_no_setting() {
+        assert_eq!(without_capture("/c/libheaptape-1f.so"), "");
+        assert_eq!(
+            without_capture("/c/libheaptape-1f.so:/l/libjemalloc.so.2"),
+            "/l/libjemalloc.so.2"
+        );
+        assert_eq!(without_capture("a.so  b.so"), "a.so:b.so");
     }
 
     #[test]

@@ -7,6 +7,8 @@
 mod args;
 mod commands;
 mod library;
+mod output;
+mod progress;
 mod terminal;
 
 use std::io::ErrorKind;

@@ -7,6 +7,8 @@ use heaptape_report::Style;
 use heaptape_report::table::DEFAULT_WIDTH;
 
 use crate::args::Color;
+use crate::output::Named;
+use crate::progress::Progress;
 
 /// How stdout looks, and whether stderr is wanted.
 pub(crate) struct Terminal {
@@ -41,8 +43,15 @@ impl Terminal {
     }
 
     /// Stdout, buffered; it must be flushed at the end.
-    pub(crate) fn out(&self) -> BufWriter<StdoutLock<'static>> {
-        BufWriter::with_capacity(1 << 16, io::stdout().lock())
+    pub(crate) fn out(&self) -> BufWriter<Named<StdoutLock<'static>>> {
+        BufWriter::with_capacity(1 << 16, Named::new("stdout", io::stdout().lock()))
+    }
+
+    /// A progress line, if stderr is a terminal that is not wanted quiet. Where stdout is one too,
+    /// what is printed there shows the progress.
+    pub(crate) fn progress(&self, events: u64, printing: bool) -> Progress {
+        let in_the_way = printing && io::stdout().is_terminal();
+        Progress::new(events, !self.quiet && !in_the_way)
     }
 
     /// Says something on stderr, unless `--quiet` was given.

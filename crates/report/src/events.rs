@@ -27,8 +27,7 @@ pub fn row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     let size = size.map_or_else(|| "?".to_owned(), |s| s.to_string());
     let slack = if row.slack > 0 { format!("+{}", row.slack) } else { String::new() };
     let address = if freed && row.address == 0 { row.old_address } else { Some(row.address) };
-    writeln!(
-        out,
+    let line = format!(
         "{:>10} {:>11} {:>4} {:<14} {:>12} {:>6} {:>14}  {:<28} {}",
         row.index,
         Millis(row.time),
@@ -39,13 +38,14 @@ pub fn row(out: &mut impl Write, row: &Row) -> io::Result<()> {
         format!("{:#x}", address.unwrap_or(0)),
         text::caller(row.place.as_ref(), row.caller),
         effect(row),
-    )
+    );
+    writeln!(out, "{}", line.trim_end())
 }
 
 fn effect(row: &Row) -> String {
     let old = || row.old_size.map_or_else(|| "?".to_owned(), |s| s.to_string());
-    let mut text = match row.effect {
-        Effect::Made => "new block".to_owned(),
+    let text = match row.effect {
+        Effect::Made => String::new(),
         Effect::Freed => format!("freed {}", block(row)),
         Effect::InPlace => format!("in place, was {} bytes, {}", old(), block(row)),
         Effect::Moved => {
@@ -55,10 +55,11 @@ fn effect(row: &Row) -> String {
         Effect::Failed => "failed".to_owned(),
         Effect::Unknown => "freed a block that was not made here".to_owned(),
     };
-    if row.align > 0 {
-        text = format!("{text}, aligned to {}", row.align);
+    let comma = if text.is_empty() { "" } else { ", " };
+    match row.align {
+        0 => text,
+        align => format!("{text}{comma}aligned to {align}"),
     }
-    text
 }
 
 fn block(row: &Row) -> String {
@@ -170,10 +171,10 @@ mod tests {
 
     #[test]
     fn what_became_of_each_call() {
-        assert_eq!(line(Effect::Made, |_| {}), "1500 0.012 s 0 malloc 24 0x1000 0x40 new block");
+        assert_eq!(line(Effect::Made, |_| {}), "1500 0.012 s 0 malloc 24 0x1000 0x40");
         assert_eq!(
             line(Effect::Made, |r| (r.slack, r.align) = (8, 64)),
-            "1500 0.012 s 0 malloc 24 +8 0x1000 0x40 new block, aligned to 64"
+            "1500 0.012 s 0 malloc 24 +8 0x1000 0x40 aligned to 64"
         );
         let freed = |r: &mut Row| {
             (r.call, r.size, r.old_size, r.birth, r.age) =

@@ -111,7 +111,7 @@ fn write_uncovered(out: &mut impl Write, overview: &Overview, style: Style) -> i
     }
     let count = text::counted(uncovered.len() as u64, "process was", "processes were");
     writeln!(out, "{count} not recorded:\n")?;
-    let columns = [("pid", Align::Right), ("command", Align::Left), ("why", Align::Left)];
+    let columns = [("pid", Align::Right), ("command", Align::Text), ("why", Align::Text)];
     let mut table = Table::new(style, &columns);
     for u in uncovered {
         table.row([u.pid.to_string(), text::short_command(&u.command), u.why.clone()]);
@@ -133,12 +133,12 @@ fn processes(members: &[Member], style: Style) -> Table {
         ("end", Align::Right),
         ("blocks", Align::Right),
         ("exit", Align::Left),
-        ("command", Align::Left),
+        ("command", Align::Text),
     ];
     if !ranked {
         columns.retain(|c| c.0 != "rank");
     }
-    let mut table = Table::new(style, &columns);
+    let mut table = Table::new(style, &columns).one_line();
     for member in members {
         let p = &member.process;
         let mut row = vec![p.number.to_string(), p.pid.to_string(), or_dash(member.parent_pid)];
@@ -205,11 +205,11 @@ Settings:
   MALLOC_ARENA_MAX=1
 1 process was not recorded:
 
-pid  command       why
- 80  /sbin/static  statically linked
+pid  command         why
+ 80  /sbin/static    statically linked
 
-#  pid  parent     events  threads       peak    at      end  blocks  exit          command
-1   78      77  1,234,567        3  933.2 MiB  1000  2.0 KiB       7  signal 9      prog 'two words'
+#  pid  parent     events  threads       peak    at      end  blocks  exit      command
+1   78      77  1,234,567        3  933.2 MiB  1000  2.0 KiB       7  signal 9  prog 'two words'
 
 #  free(NULL)
 1           4

@@ -9,8 +9,8 @@ use comfy_table::{
 /// The width of what is no terminal, in columns.
 pub const DEFAULT_WIDTH: u16 = 80;
 
-/// Names are wrapped to no less than this, blanks at the end included.
-const NAME_WIDTH: u16 = 14;
+/// Text is wrapped to no less than this, blanks at the end included.
+const TEXT_WIDTH: u16 = 16;
 
 /// How tables look where they are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,10 @@ pub struct Style {
 /// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// At the left: names.
+    /// At the left, and whole: names.
     Left,
+    /// At the left, over several lines if need be: text.
+    Text,
     /// At the right: numbers.
     Right,
 }
@@ -34,6 +36,7 @@ pub enum Align {
 pub struct Table {
     inner: comfy_table::Table,
     aligns: Vec<Align>,
+    one_line: bool,
 }
 
 impl Table {
@@ -43,6 +46,7 @@ impl Table {
         inner.load_style(presets::NOTHING);
         inner.set_content_arrangement(ContentArrangement::Dynamic);
         inner.set_width(style.width);
+        inner.set_truncation_indicator("…");
         if style.color {
             inner.enforce_styling();
         } else {
@@ -57,18 +61,28 @@ impl Table {
         for (column, align) in inner.column_iter_mut().zip(&aligns) {
             column.set_padding((0, 2));
             column.set_constraint(match align {
-                // A number broken over two lines would be misread.
-                Align::Right => ColumnConstraint::ContentWidth,
-                Align::Left => ColumnConstraint::LowerBoundary(Width::Fixed(NAME_WIDTH)),
+                // A number or a name broken over two lines would be misread.
+                Align::Right | Align::Left => ColumnConstraint::ContentWidth,
+                Align::Text => ColumnConstraint::LowerBoundary(Width::Fixed(TEXT_WIDTH)),
             });
         }
-        Table { inner, aligns }
+        Table { inner, aligns, one_line: false }
+    }
+
+    /// From here on a row has one line, and its text is cut where it is too long.
+    pub fn one_line(mut self) -> Table {
+        self.one_line = true;
+        self
     }
 
     /// Adds a row; there is one text for each column.
     pub fn row<S: Into<String>>(&mut self, texts: impl IntoIterator<Item = S>) {
         let cells = texts.into_iter().zip(&self.aligns).map(|(text, &a)| cell(text.into(), a));
-        self.inner.add_row(cells.collect::<Vec<_>>());
+        let mut row = Row::from(cells.collect::<Vec<_>>());
+        if self.one_line {
+            row.max_height(1);
+        }
+        self.inner.add_row(row);
     }
 
     /// Whether it has no rows.
@@ -87,7 +101,7 @@ impl Table {
 
 fn cell(text: String, align: Align) -> Cell {
     Cell::new(text).set_alignment(match align {
-        Align::Left => CellAlignment::Left,
+        Align::Left | Align::Text => CellAlignment::Left,
         Align::Right => CellAlignment::Right,
     })
 }
@@ -98,7 +112,7 @@ mod tests {
 
     fn render(width: u16, rows: &[[&str; 2]]) -> String {
         let style = Style { width, color: false };
-        let mut table = Table::new(style, &[("name", Align::Left), ("bytes", Align::Right)]);
+        let mut table = Table::new(style, &[("name", Align::Text), ("bytes", Align::Right)]);
         for row in rows {
             table.row(*row);
         }
@@ -110,7 +124,25 @@ mod tests {
     #[test]
     fn numbers_stand_right() {
         let text = render(80, &[["a", "1"], ["bb", "1000000"]]);
-        assert_eq!(text, "name            bytes\na                   1\nbb            1000000\n");
+        assert_eq!(
+            text,
+            "name              bytes\na                     1\nbb              1000000\n"
+        );
+    }
+
+    #[test]
+    fn one_line_is_cut() {
+        let mut table = Table::new(
+            Style { width: 24, color: false },
+            &[("bytes", Align::Right), ("text", Align::Text)],
+        )
+        .one_line();
+        table.row(["123456789", "a long text that goes on and on"]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("123456789") && text.contains('…'), "{text}");
     }
 
     #[test]

@@ -34,15 +34,20 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         notes: args.notes,
         json: args.json,
         tape: &tape,
+        name: args.file.display().to_string(),
     };
-    let printed =
-        if args.histogram { listing.histogram(terminal) } else { listing.calls(terminal) };
-    printed.with_context(|| args.file.display().to_string())?;
+    if args.histogram {
+        listing.histogram(terminal)?;
+    } else {
+        listing.calls(terminal)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 struct Listing<'a> {
     tape: &'a Tape,
+    /// The tape's name, for errors.
+    name: String,
     process: &'a ProcessSummary,
     span: Span,
     filter: Filter,
@@ -59,7 +64,7 @@ impl Listing<'_> {
         let mut out = terminal.out();
         if self.json {
             let complete = self.tape.summary().complete;
-            let mut lines = json::Events::new(&mut out, complete, self.process)?;
+            let mut lines = json::events::Events::new(&mut out, complete, self.process)?;
             self.each(&mut lines)?;
             lines.finish()?;
         } else {
@@ -72,15 +77,24 @@ impl Listing<'_> {
 
     fn each(&self, sink: &mut impl Sink) -> Result<()> {
         let mut callers = Callers::new(self.tape);
-        let modules = callers.modules(self.process.number)?;
+        let name = || self.name.clone();
+        let modules = callers.modules(self.process.number).with_context(name)?;
         let columns = Columns { notes: self.notes, ..Columns::ALL };
-        for item in self.tape.events_with(self.process.number, self.range(), columns)? {
-            match item? {
+        let mut range = self.range();
+        if range.end == self.process.events {
+            // What stands after the last call belongs to the listing too.
+            range.end = u64::MAX;
+        }
+        let items = self.tape.events_with(self.process.number, range, columns);
+        for item in items.with_context(name)? {
+            match item.with_context(name)? {
                 Item::Event(event) if self.filter.admits(&event) => {
                     sink.row(&Row::of(&event, modules))?;
                 }
                 Item::Event(_) => {}
-                item if self.notes => sink.between(&item)?,
+                item if self.notes && self.filter.admits_thread(thread_of(&item)) => {
+                    sink.between(&item)?;
+                }
                 _ => {}
             }
         }
@@ -90,25 +104,41 @@ impl Listing<'_> {
     fn histogram(&self, terminal: &Terminal) -> Result<()> {
         let range = self.range();
         let mut histogram = Histogram::new();
-        let before = live::after(self.tape, self.process, range.start)?;
+        let name = || self.name.clone();
+        let before = live::after(self.tape, self.process.number, range.start);
+        let before = before.with_context(name)?;
         for block in before.iter().filter(|b| self.filter.admits_size(b.size)) {
             histogram.begin(block.size);
         }
-        for item in self.tape.events_with(self.process.number, range, Columns::REPLAY)? {
-            if let Item::Event(event) = item? {
+        let mut progress = terminal.progress(range.end - range.start, false);
+        let items = self.tape.events_with(self.process.number, range, Columns::REPLAY);
+        for item in items.with_context(name)? {
+            if let Item::Event(event) = item.with_context(name)? {
+                progress.event();
                 histogram.call(&event, &self.filter);
             }
         }
+        drop(progress);
         let mut out = terminal.out();
         let balanced = self.filter.balances();
         if self.json {
             let complete = self.tape.summary().complete;
-            json::histogram(&mut out, complete, self.process, &histogram, balanced)?;
+            json::histogram::write(&mut out, complete, self.process, &histogram, balanced)?;
         } else {
             writeln!(out, "Sizes requested by {}:\n", text::process(self.process))?;
             events::histogram(&mut out, &histogram, balanced, terminal.style())?;
         }
         Ok(out.flush()?)
+    }
+}
+
+/// The thread of what stands between calls; samples are of the whole process.
+fn thread_of(item: &Item) -> Option<u32> {
+    match item {
+        Item::Event(event) => Some(event.event.thread),
+        Item::Release(release) => Some(release.thread),
+        Item::Note { note, .. } => Some(note.thread),
+        Item::Sample(_) => None,
     }
 }
 
@@ -118,7 +148,7 @@ trait Sink {
     fn between(&mut self, item: &Item) -> io::Result<()>;
 }
 
-impl<W: Write> Sink for json::Events<W> {
+impl<W: Write> Sink for json::events::Events<W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
         self.row(row)
     }

@@ -10,12 +10,13 @@ use anyhow::{Context, Result, ensure};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
-use heaptape_analyze::processes;
+use heaptape_analyze::{ProcessSummary, processes};
 use heaptape_report::csv::Csv;
 use heaptape_tape::{Columns, Item, Tape};
 
 use super::open;
 use crate::args::{Export, Format};
+use crate::output::Named;
 use crate::terminal::Terminal;
 
 /// Writes the chosen calls to a file or to stdout.
@@ -23,12 +24,12 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let Format::Csv = args.to;
     match &args.output {
-        None => csv(&tape, args, terminal.out())?,
+        None => csv(&tape, args, terminal.out(), terminal)?,
         Some(path) => {
-            let name = || path.display().to_string();
             check_other(path, &args.file)?;
-            let file = File::create(path).with_context(name)?;
-            csv(&tape, args, BufWriter::new(file)).with_context(name)?;
+            let name = path.display().to_string();
+            let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
+            csv(&tape, args, BufWriter::new(Named::new(name, file)), terminal)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -42,15 +43,21 @@ fn check_other(output: &Path, input: &Path) -> Result<()> {
     Ok(())
 }
 
-fn csv(tape: &Tape, args: &Export, out: impl Write) -> Result<()> {
+fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Result<()> {
+    let name = || args.file.display().to_string();
     let mut csv = Csv::new(out)?;
     let mut callers = Callers::new(tape);
     let columns = Columns { notes: false, ..Columns::ALL };
-    for process in processes::all(tape.summary(), args.process)? {
-        let modules = callers.modules(process.number)?;
-        let range = args.range.unwrap_or(Span::ALL).within(process.events);
-        for item in tape.events_with(process.number, range, columns)? {
-            if let Item::Event(event) = item? {
+    let processes = processes::all(tape.summary(), args.process)?;
+    let span = args.range.unwrap_or(Span::ALL);
+    let events = |p: &ProcessSummary| span.within(p.events);
+    let all = processes.iter().map(|p| events(p).end - events(p).start).sum();
+    let mut progress = terminal.progress(all, args.output.is_none());
+    for process in processes {
+        let modules = callers.modules(process.number).with_context(name)?;
+        for item in tape.events_with(process.number, events(process), columns).with_context(name)? {
+            if let Item::Event(event) = item.with_context(name)? {
+                progress.event();
                 csv.row(process.number.0, process.pid, &Row::of(&event, modules))?;
             }
         }

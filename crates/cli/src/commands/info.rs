@@ -18,7 +18,7 @@ pub(crate) fn run(args: &Info, terminal: &Terminal) -> Result<ExitCode> {
     let overview = Overview::of(&tape, args.process, args.verify).with_context(|| name.clone())?;
     let mut out = terminal.out();
     if args.json {
-        json::tape(&mut out, &overview)?;
+        json::tape::write(&mut out, &overview)?;
     } else {
         info::write(&mut out, &name, &overview, terminal.style())?;
     }

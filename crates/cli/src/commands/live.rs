@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::{LiveBlock, ProcessSummary, live, moment, processes};
-use heaptape_report::json::LiveHead;
+use heaptape_report::json::live::Head;
 use heaptape_report::{json, live as report, text};
 use heaptape_tape::Tape;
 
@@ -19,16 +19,17 @@ use crate::terminal::Terminal;
 pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let process = processes::one(tape.summary(), args.process)?;
-    print(args, &tape, process, terminal).with_context(|| args.file.display().to_string())?;
+    print(args, &tape, process, terminal)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal) -> Result<()> {
-    let made = moment::events_made(tape, process, args.at)?;
-    let mut blocks = live::after(tape, process, made)?;
+    let name = || args.file.display().to_string();
+    let made = moment::events_made(tape, process, args.at).with_context(name)?;
+    let mut blocks = live::after(tape, process.number, made).with_context(name)?;
     let sum = live::Sum::of(&blocks);
     let head =
-        LiveHead { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
+        Head { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
     let mut callers = Callers::new(tape);
     let mut out = terminal.out();
     if !args.json {
@@ -38,10 +39,10 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     let style = terminal.style();
     match args.by {
         Some(By::Caller) => {
-            let parts = live::by_caller(&blocks, |b| callers.of_block(b))?;
+            let parts = live::by_caller(&blocks, |b| callers.of_block(b)).with_context(name)?;
             let shown = top(&parts, args.top);
             if args.json {
-                json::live_callers(&mut out, head, shown)?;
+                json::live::callers(&mut out, head, shown)?;
             } else {
                 report::callers(&mut out, shown, style)?;
                 report::rest(&mut out, shown.len(), parts.len(), "callers")?;
@@ -51,16 +52,16 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
             // A histogram with its tail cut off would mislead, so all bins are shown.
             let parts = live::by_bin(&blocks);
             if args.json {
-                json::live_bins(&mut out, head, &parts)?;
+                json::live::bins(&mut out, head, &parts)?;
             } else {
                 report::bins(&mut out, &parts, style)?;
             }
         }
         None => {
             live::sort(&mut blocks);
-            let shown = with_places(top(&blocks, args.top), &mut callers)?;
+            let shown = with_places(top(&blocks, args.top), &mut callers).with_context(name)?;
             if args.json {
-                json::live_blocks(&mut out, head, &shown)?;
+                json::live::blocks(&mut out, head, &shown)?;
             } else {
                 report::blocks(&mut out, &shown, style)?;
                 report::rest(&mut out, shown.len(), blocks.len(), "blocks")?;

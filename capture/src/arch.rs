@@ -185,8 +185,8 @@ macro_rules! with_caller {
 }
 
 /// Defines an exported `operator new`: `$entry` tries (with the caller in the fourth argument), and
-/// only when it has no memory does the next `operator new` run in our place, with the same arguments
-/// and the same stack; it calls the new-handler and throws.
+/// only when it has no memory does the next `operator new`, which `$next` finds, run in our place,
+/// with the same arguments and the same stack; it calls the new-handler and throws.
 macro_rules! operator_new {
     ($name:ident, $entry:path, $next:path) => {
         #[unsafe(no_mangle)]
@@ -208,6 +208,7 @@ macro_rules! operator_new {
                 "jz 2f",
                 "ret",
                 "2:",
+                "mov rcx, [rsp]",
                 "push rdi",
                 "push rsi",
                 "push rdx",

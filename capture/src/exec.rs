@@ -234,18 +234,14 @@ unsafe fn name_of<'a>(file: Text) -> &'a [u8] {
     unsafe { CStr::from_ptr(file) }.to_bytes()
 }
 
-/// Calls the next function named so. Its absence is an error of ours that libc reports for us.
+/// Calls the next function named so, whose type the argument list gives, in an unsafe block. Its
+/// absence is reported as libc reports a call that the kernel lacks.
 macro_rules! next_call {
     ($symbol:literal, $($arg:expr => $type:ty),*) => {{
         static NEXT: Late = Late::new($symbol);
         match NEXT.address() {
             0 => { crate::next::set_errno(crate::next::ENOSYS); -1 }
-            address => {
-                // SAFETY: the type of this function.
-                unsafe {
-                    core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)($($arg),*)
-                }
-            }
+            address => core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)($($arg),*)
         }
     }};
 }

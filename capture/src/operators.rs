@@ -94,29 +94,21 @@ fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     unsafe { (next().aligned_alloc)(align, whole) }
 }
 
+/// The base forms. A failure is recorded once it is final (see [`thread::enter_new`]).
 unsafe extern "C" fn plain(size: usize, _: usize, _: usize, caller: usize) -> *mut u8 {
-    let block = allocate_plain(size, 0);
-    record(Call::New, block, size, 0, caller);
-    block
+    made(allocate_plain(size, 0), size, 0, caller)
 }
 
 unsafe extern "C" fn aligned(size: usize, align: usize, _: usize, caller: usize) -> *mut u8 {
-    let block = allocate_aligned(size, align);
-    record(Call::New, block, size, align, caller);
-    block
+    made(allocate_aligned(size, align), size, align, caller)
 }
 
-/// A form made of another: the real one takes over when the other is replaced, and when memory is
-/// short. It then calls the other, which is where the failure is recorded.
+/// The forms made of a base form: where that is replaced, they leave everything to the real one.
 unsafe extern "C" fn made_of_plain(size: usize, _: usize, _: usize, caller: usize) -> *mut u8 {
-    if PLAIN.is_replaced() {
-        return core::ptr::null_mut();
+    match PLAIN.is_replaced() {
+        true => core::ptr::null_mut(),
+        false => made(allocate_plain(size, 0), size, 0, caller),
     }
-    let block = allocate_plain(size, 0);
-    if !block.is_null() {
-        record(Call::New, block, size, 0, caller);
-    }
-    block
 }
 
 unsafe extern "C" fn made_of_aligned(
@@ -125,10 +117,13 @@ unsafe extern "C" fn made_of_aligned(
     _: usize,
     caller: usize,
 ) -> *mut u8 {
-    if ALIGNED.is_replaced() {
-        return core::ptr::null_mut();
+    match ALIGNED.is_replaced() {
+        true => core::ptr::null_mut(),
+        false => made(allocate_aligned(size, align), size, align, caller),
     }
-    let block = allocate_aligned(size, align);
+}
+
+fn made(block: *mut u8, size: usize, align: usize, caller: usize) -> *mut u8 {
     if !block.is_null() {
         record(Call::New, block, size, align, caller);
     }
@@ -145,15 +140,22 @@ fn real(operator: &Late) -> usize {
 }
 
 /// The next `operator new` of a form, to be entered in our place.
-fn real_new(operator: &Late, is_base: bool) -> usize {
+fn real_new(operator: &Late, family: &Family, size: usize, align: usize, caller: usize) -> usize {
     let address = real(operator);
     if address == 0 {
         return no_operator as *const () as usize;
     }
-    if is_base {
-        thread::enter_new(address);
+    if !family.is_replaced() {
+        find_exception_maker();
+        thread::enter_new(address, size, align, caller);
     }
     address
+}
+
+/// Memory is short already, so the look-up costs nothing that matters.
+fn find_exception_maker() {
+    static MAKER: Late = Late::new(c"__cxa_allocate_exception");
+    thread::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
 }
 
 /// There is no C++ library to throw `bad_alloc`: the program ends as an uncaught one would end it.
@@ -169,33 +171,34 @@ unsafe extern "C" fn no_operator() -> *mut u8 {
 
 /// An exported `operator new` with the function that finds the next of its form.
 macro_rules! new {
-    ($name:ident, $symbol:literal, $entry:path, $is_base:literal, $next:ident) => {
-        unsafe extern "C" fn $next() -> usize {
+    ($name:ident, $symbol:literal, $entry:path, $family:expr, $next:ident) => {
+        unsafe extern "C" fn $next(size: usize, align: usize, _: usize, caller: usize) -> usize {
             static REAL: Late = Late::new($symbol);
-            real_new(&REAL, $is_base)
+            let align = if core::ptr::eq(&$family, &ALIGNED) { align } else { 0 };
+            real_new(&REAL, &$family, size, align, caller)
         }
         operator_new!($name, $entry, $next);
     };
 }
 
-new!(_Znwm, c"_Znwm", plain, true, next_0);
-new!(_Znam, c"_Znam", made_of_plain, false, next_1);
-new!(_ZnwmRKSt9nothrow_t, c"_ZnwmRKSt9nothrow_t", made_of_plain, false, next_2);
-new!(_ZnamRKSt9nothrow_t, c"_ZnamRKSt9nothrow_t", made_of_plain, false, next_3);
-new!(_ZnwmSt11align_val_t, c"_ZnwmSt11align_val_t", aligned, true, next_4);
-new!(_ZnamSt11align_val_t, c"_ZnamSt11align_val_t", made_of_aligned, false, next_5);
+new!(_Znwm, c"_Znwm", plain, PLAIN, next_0);
+new!(_Znam, c"_Znam", made_of_plain, PLAIN, next_1);
+new!(_ZnwmRKSt9nothrow_t, c"_ZnwmRKSt9nothrow_t", made_of_plain, PLAIN, next_2);
+new!(_ZnamRKSt9nothrow_t, c"_ZnamRKSt9nothrow_t", made_of_plain, PLAIN, next_3);
+new!(_ZnwmSt11align_val_t, c"_ZnwmSt11align_val_t", aligned, ALIGNED, next_4);
+new!(_ZnamSt11align_val_t, c"_ZnamSt11align_val_t", made_of_aligned, ALIGNED, next_5);
 new!(
     _ZnwmSt11align_val_tRKSt9nothrow_t,
     c"_ZnwmSt11align_val_tRKSt9nothrow_t",
     made_of_aligned,
-    false,
+    ALIGNED,
     next_6
 );
 new!(
     _ZnamSt11align_val_tRKSt9nothrow_t,
     c"_ZnamSt11align_val_tRKSt9nothrow_t",
     made_of_aligned,
-    false,
+    ALIGNED,
     next_7
 );
 

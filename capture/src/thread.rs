@@ -5,7 +5,7 @@
 //! written the slot has no room either, so a signal handler that calls the allocator just then is
 //! counted as dropped and disturbs nothing.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use heaptape_wire::chunk::{self, ChunkHeader, HEADER_BYTES, LARGE_BYTES, Owner, SMALL_BYTES};
 use heaptape_wire::event::{
@@ -31,17 +31,37 @@ pub struct ThreadSlot {
     time: u32,
     /// The kernel's number of the thread; 0 while the slot is blank.
     tid: u32,
-    /// Start of the `operator new` that this thread has just entered because memory was short.
-    inside_new: usize,
+    /// The `operator new` that this thread is in because memory was short.
+    short: ShortOfMemory,
     number: u16,
+}
+
+/// A call of `operator new` whose first try failed. The real operator is in charge now; it tries again
+/// as long as the new-handler makes room, and throws when there is none. One event in the end: the
+/// success of a later try, or the failure once the exception is made.
+#[derive(Clone, Copy)]
+struct ShortOfMemory {
+    /// Start of the real operator; 0 while there is no such call.
+    operator: usize,
+    size: usize,
+    align: usize,
+    caller: usize,
+}
+
+impl ShortOfMemory {
+    const NONE: ShortOfMemory = ShortOfMemory { operator: 0, size: 0, align: 0, caller: 0 };
+
+    fn is_caller(&self, caller: u64) -> bool {
+        (caller as usize).wrapping_sub(self.operator) < OPERATOR_BYTES
+    }
 }
 
 /// `room` is never a multiple of 8, so that a full chunk (4) is not mistaken for a busy slot (0).
 const ROOM_MARK: usize = 4;
 /// Room that an event needs at the most, with the record that moves the clock before it.
 const EVENT_BYTES: usize = (MAX_EVENT_WORDS + 1) * 8;
-/// Bytes of `operator new` in which the call of `malloc` is looked for.
-const NEW_BYTES: usize = 512;
+/// Bytes of an operator in which its call of the allocator is looked for.
+const OPERATOR_BYTES: usize = 512;
 
 /// How the process stamps its events: not at all while it has one thread.
 pub static STAMPING: AtomicU32 = AtomicU32::new(UNSTAMPED);
@@ -134,42 +154,83 @@ pub fn allocation(call: Call, a: &Allocation) {
     }
     // SAFETY: `ready` gave the slot for the longest event.
     unsafe {
-        let mut call = call;
-        if (*slot).inside_new != 0 {
-            match inside_new(slot, a) {
-                Some(other) => call = other.unwrap_or(call),
-                None => return,
-            }
+        if (*slot).short.operator != 0 {
+            return inside_new(slot, call, a, stamp);
         }
         write(slot, |out| event::put_allocation(out, call, a, stamp));
     }
 }
 
-/// The thread entered the next `operator new` after its first try failed: that one calls `malloc`
-/// again, which is no call of the program's own. `None`: leave it out (it failed again); the other
-/// answer is the call to record it as.
+/// Records an allocation while the thread is in the real `operator new` (see [`ShortOfMemory`]).
 ///
 /// # Safety
-/// `slot` is the thread's own.
+/// `slot` is the thread's own, ready for an event.
 #[cold]
-unsafe fn inside_new(slot: *mut ThreadSlot, a: &Allocation) -> Option<Option<Call>> {
+unsafe fn inside_new(slot: *mut ThreadSlot, call: Call, a: &Allocation, stamp: Option<u64>) {
     // SAFETY: as promised.
     unsafe {
-        let from_new = (a.caller as usize).wrapping_sub((*slot).inside_new) < NEW_BYTES;
-        if from_new && a.address == 0 {
-            return None;
+        let short = (*slot).short;
+        if short.is_caller(a.caller) {
+            if a.address == 0 {
+                return;
+            }
+            (*slot).short = ShortOfMemory::NONE;
+            let usable = a.size + a.slack;
+            let done = Allocation {
+                address: a.address,
+                size: short.size as u64,
+                slack: usable.saturating_sub(short.size as u64),
+                align: short.align as u64,
+                caller: short.caller as u64,
+            };
+            return write(slot, |out| event::put_allocation(out, Call::New, &done, stamp));
         }
-        (*slot).inside_new = 0;
-        Some(from_new.then_some(Call::New))
+        let maker = EXCEPTION_MAKER.load(Ordering::Relaxed);
+        if maker != 0 && (a.caller as usize).wrapping_sub(maker) < OPERATOR_BYTES {
+            (*slot).short = ShortOfMemory::NONE;
+            failed_new(&short, stamp);
+        }
+        // Room for one more event, which the failure may have taken.
+        let slot = ready(EVENT_BYTES);
+        if !slot.is_null() {
+            write(slot, |out| event::put_allocation(out, call, a, stamp));
+        }
     }
 }
 
-/// The thread is about to enter the next `operator new` at `address`.
-pub fn enter_new(address: usize) {
-    let slot = arch::thread_word() as *mut ThreadSlot;
-    if !slot.is_null() {
-        // SAFETY: the thread's own slot.
-        unsafe { (*slot).inside_new = address };
+fn failed_new(short: &ShortOfMemory, stamp: Option<u64>) {
+    let slot = ready(EVENT_BYTES);
+    if slot.is_null() {
+        return;
+    }
+    let failed = Allocation {
+        address: 0,
+        size: short.size as u64,
+        slack: 0,
+        align: short.align as u64,
+        caller: short.caller as u64,
+    };
+    // SAFETY: `ready` gave the slot for the longest event.
+    unsafe { write(slot, |out| event::put_allocation(out, Call::New, &failed, stamp)) };
+}
+
+/// Start of the C++ runtime's function that makes an exception; 0 when it is not known, and failures
+/// of `operator new` are then not recorded.
+pub static EXCEPTION_MAKER: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread is about to enter the real `operator new`, after a first try for its caller failed.
+pub fn enter_new(operator: usize, size: usize, align: usize, caller: usize) {
+    let slot = ready(0);
+    if slot.is_null() {
+        return;
+    }
+    // SAFETY: the thread's own slot.
+    unsafe {
+        let is_nested = (*slot).short.operator != 0 && (*slot).short.is_caller(caller as u64);
+        (*slot).short = match is_nested {
+            true => ShortOfMemory { operator, ..(*slot).short },
+            false => ShortOfMemory { operator, size, align, caller },
+        };
     }
 }
 
@@ -330,7 +391,7 @@ impl ThreadSlot {
                 first: 0,
                 time: 0,
                 tid: arch::ask(arch::SYS_GETTID),
-                inside_new: 0,
+                short: ShortOfMemory::NONE,
                 number,
             });
         }

@@ -16,7 +16,7 @@ static int deep(int n) {
 static std::exception_ptr carried;
 static void *work(void *arg) {
     for (int i = 0; i < 300; i++) {
-        try { deep(20); } catch (int x) { T_CHECK(x == 42); t_free(t_malloc(5)); }
+        try { deep(20); } catch (int x) { t_catch(); T_CHECK(x == 42); t_free(t_malloc(5)); }
     }
     try { std::rethrow_exception(carried); } catch (const std::bad_alloc &) { t_malloc(6); }
     return arg;
@@ -26,7 +26,7 @@ int main() {
     for (int i = 0; i < 100; i++) {
         try {
             try { deep(10); } catch (...) { Guard g(99); throw; }
-        } catch (int) { t_free(t_malloc(1)); }
+        } catch (int) { t_catch(); t_free(t_malloc(1)); }
     }
     volatile size_t huge = SIZE_MAX / 2;
     try { t_new(huge); T_CHECK(false); } catch (const std::bad_alloc &) { carried = std::current_exception(); }

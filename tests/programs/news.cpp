@@ -37,11 +37,11 @@ int main() {
     T_CHECK(t_new_nothrow(huge) == nullptr);
     T_CHECK(t_new_array_nothrow(huge) == nullptr);
     T_CHECK(got(::operator new(huge, align_val_t(64), nothrow), huge, 64) == nullptr);
-    try { t_new(huge); T_CHECK(false); } catch (const std::bad_alloc &) {}
-    try { void *q = ::operator new(huge, align_val_t(64)); T_KEEP(q); T_CHECK(false); } catch (const std::bad_alloc &) { got(nullptr, huge, 64); }
+    try { t_new(huge); T_CHECK(false); } catch (const std::bad_alloc &) { t_catch(); }
+    try { void *q = ::operator new(huge, align_val_t(64)); T_KEEP(q); T_CHECK(false); } catch (const std::bad_alloc &) { t_catch(); got(nullptr, huge, 64); }
     // The handler is called until it gives up: one call of the program, one failed event.
     std::set_new_handler(handler);
-    try { t_new(huge); T_CHECK(false); } catch (const std::bad_alloc &) {}
+    try { t_new(huge); T_CHECK(false); } catch (const std::bad_alloc &) { t_catch(); }
     T_CHECK(handled == 3);
     // The handler makes room: the call fails inside at first and succeeds in the end.
     T_CHECK(getrlimit(RLIMIT_AS, &before) == 0);

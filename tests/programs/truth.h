@@ -14,6 +14,8 @@
 //   order                   sum over threads of a hash of the thread's calls in order
 //   inherited, live         blocks at the start (of a fork child) and at the end; null when not knowable
 //   peak                    largest live bytes at one instant; only with a single thread, else null
+//   caught                  exceptions that the program was the last to hold; libstdc++ frees such an object by jumps, so that
+//                           the free seems to come from the program, and the harness must set as many frees aside
 //   quiet                   whether libc itself makes no allocator call in this process
 //
 // The counting is exact under threads (a block leaves the table before its free, enters it after its allocation)
@@ -55,6 +57,7 @@ static __thread struct t_thread *t_self;
 static struct t_shard t_shards[T_SHARDS];
 static uint64_t t_live_bytes, t_peak;
 static struct t_live t_inherited;
+static uint64_t t_caught;
 static int t_live_known = 1, t_quiet, t_written;
 static const char *t_path;
 static int t_fd = -1; // where the line goes when it cannot be opened by name any more
@@ -239,6 +242,7 @@ static inline void t_look(struct t_live *live) {
 static inline void t_start_over(void) {
     memset(t_threads, 0, sizeof t_threads);
     t_thread_count = 0;
+    t_caught = 0;
     t_self = NULL;
     t_written = 0;
     t_live_known = 1;
@@ -322,6 +326,7 @@ static inline void truth_write(void) {
     t_put("}");
     t_put_field("failed", all.failed);
     t_put_field("usable", all.usable);
+    t_put_field("caught", t_caught);
     t_put_field("mix", all.mix);
     t_put_field("order", order);
     t_put_live("inherited", &t_inherited);
@@ -363,6 +368,7 @@ static inline void t_join(pthread_t thread) { T_CHECK(pthread_join(thread, NULL)
 
 #ifdef __cplusplus
 #include <new>
+static inline void t_catch(void) { __atomic_fetch_add(&t_caught, 1, __ATOMIC_RELAXED); }
 // operator new and delete in all their forms; each is counted once, whatever it calls inside.
 static inline void *t_new(size_t n) {
     void *p = nullptr;

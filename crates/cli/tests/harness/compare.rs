@@ -1,6 +1,6 @@
 //! Tape against truth: per process, the calls that the program's own executable made, exactly.
 
-use super::tape::{self, CALLS, PVALLOC, Row, VALLOC, number};
+use super::tape::{self, CALLS, FREE, PVALLOC, Row, VALLOC, number};
 use super::truth::{Line, Live, hash_block, step};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +11,28 @@ use std::path::Path;
 struct Seen {
     own: Own,
     all: All,
+    /// Live blocks by who made them: true for the program itself.
+    made_by_own: HashMap<u64, bool>,
+    /// Frees out of the program of blocks that libstdc++ made: exception objects.
+    exceptions: u64,
+}
+
+impl Seen {
+    fn see(&mut self, row: &Row, is_own: bool, throws: bool) {
+        self.all.see(row);
+        if row.address != 0 && !row.is_release() {
+            self.made_by_own.insert(row.address, is_own);
+        }
+        if is_own
+            && throws
+            && row.call == FREE
+            && self.made_by_own.get(&row.address) == Some(&false)
+        {
+            self.exceptions += 1;
+        } else if is_own {
+            self.own.see(row);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -154,12 +176,10 @@ pub(crate) fn differences(tape: &Path, info: &Value, module: &Path, truth: &[Lin
     let processes = info["processes"].as_array().expect("processes");
     let mut seen: Vec<Seen> = processes.iter().map(|_| Seen::default()).collect();
     let module = module.to_str().expect("a path in UTF-8");
+    let throws = truth.iter().any(|l| l.caught > 0);
     tape::rows(tape, |row| {
         let seen = seen.get_mut(row.process).expect("a process that info lists");
-        seen.all.see(&row);
-        if row.module == module {
-            seen.own.see(&row);
-        }
+        seen.see(&row, row.module == module, throws);
     });
     let mut found = Vec::new();
     let total: u64 = seen.iter().map(|s| s.all.events).sum();
@@ -229,6 +249,7 @@ fn compare(line: &Line, process: &Value, seen: &Seen, found: &mut Vec<String>) {
         check(found, &who, &format!("own {name}"), own.calls[i], line.calls[i]);
         check(found, &who, &format!("bytes of {name}"), own.bytes[i], line.bytes[i]);
     }
+    check(found, &who, "exception objects freed", seen.exceptions, line.caught);
     check(found, &who, "failed calls", own.failed, line.failed);
     check(found, &who, "usable bytes", own.usable, line.usable);
     check(found, &who, "the hash of all calls", own.mix, line.mix);

@@ -103,9 +103,11 @@ pub fn announce(pid: u32, file: &[u8], spawned: bool) -> Option<&'static Intent>
 
 /// Joins the session that the environment names, if there is one.
 fn join() -> bool {
-    // SAFETY: libc's pointer to the environment; it is null until libc has set it.
-    let environment = unsafe { environ };
-    if environment.is_null() || !next::look_up() {
+    if !next::look_up() {
+        return false;
+    }
+    let environment = first_environment();
+    if environment.is_null() {
         return false;
     }
     if STATE.mode.compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -121,6 +123,20 @@ fn join() -> bool {
     }
     STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
     recording
+}
+
+/// The environment that the program was started with. The loader knows where it lies before libc
+/// has set `environ`, and it stays there when the program clears that.
+fn first_environment() -> *const *const c_char {
+    let stack_end = next::global(c"__libc_stack_end") as *const *const usize;
+    // SAFETY: the loader's pointer to the initial stack: the number of arguments, the arguments, a
+    // null, the environment.
+    unsafe {
+        if stack_end.is_null() || (*stack_end).is_null() {
+            return environ;
+        }
+        (*stack_end).add(1 + **stack_end + 1).cast()
+    }
 }
 
 /// The value of a variable in an environment.

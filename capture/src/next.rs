@@ -103,6 +103,7 @@ pub fn look_up() -> bool {
     find!(pvalloc, c"pvalloc", Malloc);
     find!(posix_memalign, c"posix_memalign", PosixMemalign);
     find!(usable_size, c"malloc_usable_size", UsableSize);
+    crate::operators::look_around();
     STATE.store(KNOWN, Ordering::Release);
     true
 }
@@ -111,6 +112,12 @@ pub fn look_up() -> bool {
 pub fn symbol(name: &core::ffi::CStr) -> usize {
     // SAFETY: a C string; dlsym may be called at any time after relocation.
     unsafe { dlsym(RTLD_NEXT, name.as_ptr()) as usize }
+}
+
+/// The address that a symbol has for the program: the first definition, ours included. Not for hooks.
+pub fn global(name: &core::ffi::CStr) -> usize {
+    // SAFETY: as above.
+    unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) as usize }
 }
 
 /// The address of a symbol of a library that is loaded already but perhaps in no global scope; 0

@@ -82,7 +82,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_size: Option<u64>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(required = true, trailing_var_arg = true,
           value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }

@@ -51,11 +51,12 @@ impl Recorder {
         let time = self.clock.now();
         let process = &mut self.processes[place];
         process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
-        let points = process.stale_forks(Duration::ZERO);
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);
         self.forget_done();
-        self.drop_points(points)?;
+        if self.arena.arena().slot(slot as usize).is_detached() {
+            self.detached += 1;
+        }
         self.reclaim(slot, generation);
         Ok(())
     }

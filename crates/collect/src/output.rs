@@ -44,6 +44,11 @@ impl Output {
             .truncate(true)
             .open(&path)
             .map_err(|e| error(&self.shown(&path), e))?;
+        if let Err(full) = take_room(&file) {
+            let shown = self.shown(&path);
+            OpenOutput { file, path, plan: self.clone() }.discard();
+            return Err(error(&shown, full));
+        }
         Ok(OpenOutput { file, path, plan: self.clone() })
     }
 
@@ -53,6 +58,18 @@ impl Output {
             Output::Named(named) => named.clone(),
             Output::Chosen { .. } => path.to_owned(),
         }
+    }
+}
+
+/// Room for the shortest tape; a disk that is full already shows here.
+const LEAST_BYTES: u64 = 16 << 10;
+
+fn take_room(file: &File) -> io::Result<()> {
+    let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, keep, 0, LEAST_BYTES) {
+        Err(error @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => Err(error.into()),
+        // Pipes, devices and some file systems have no such call.
+        _ => Ok(()),
     }
 }
 

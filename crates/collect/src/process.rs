@@ -129,6 +129,11 @@ impl Process {
         self.forks.remove(&number).map(|(point, _)| point)
     }
 
+    /// Whether a fork was announced less than `age` ago and its child is still to come.
+    pub(crate) fn has_fork_since(&self, age: std::time::Duration) -> bool {
+        self.forks.values().any(|(_, since)| since.elapsed() < age)
+    }
+
     /// Points of forks whose child never came, older than `age`.
     pub(crate) fn stale_forks(&mut self, age: std::time::Duration) -> Vec<ForkPoint> {
         let stale = |since: &Instant| since.elapsed() > age;

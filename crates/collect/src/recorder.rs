@@ -34,8 +34,10 @@ const THREADS_EVERY: Duration = Duration::from_millis(250);
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
 const FLUSH_EVERY: Duration = Duration::from_secs(2);
-/// How long a forked child may take until it registers.
+/// How long the point of a fork is kept for a child that has not registered.
 const FORK_GRACE: Duration = Duration::from_secs(5);
+/// How long the end of a job waits for the child of a fork that has not registered.
+const CHILD_GRACE: Duration = Duration::from_millis(500);
 
 /// The state of a recording.
 pub(crate) struct Recorder {
@@ -59,6 +61,8 @@ pub(crate) struct Recorder {
     pub(crate) waited: u64,
     pub(crate) uncovered: usize,
     pub(crate) turned_away: u32,
+    /// Processes that went on unrecorded because we stood still.
+    pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) next_sample: Instant,
     pub(crate) next_threads: Instant,
@@ -86,6 +90,7 @@ impl Recorder {
             waited: 0,
             uncovered: 0,
             turned_away: 0,
+            detached: 0,
             ended: None,
             next_sample: now,
             next_threads: now + THREADS_EVERY,
@@ -142,7 +147,9 @@ impl Recorder {
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        no_wait || (self.live.is_empty() && !self.intents.is_any_open())
+        let is_quiet = self.live.is_empty() && !self.intents.is_any_open();
+        let expects_child = || self.processes.iter().any(|p| p.has_fork_since(CHILD_GRACE));
+        no_wait || (is_quiet && self.arrivals().is_empty() && !expects_child())
     }
 
     /// Sleeps until something may have happened: a millisecond, or until a process ends.
@@ -298,7 +305,7 @@ impl Recorder {
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        for place in self.live.clone() {
+        for place in 0..self.processes.len() {
             let points = self.processes[place].stale_forks(FORK_GRACE);
             self.drop_points(points)?;
         }
@@ -323,6 +330,9 @@ impl Recorder {
             }
         }
         self.arena.arena().session().end();
+        if self.detached > 0 {
+            self.ended.get_or_insert(Ended::Other("heaptape-stood-still".into()));
+        }
         let (events, order_faults) = self.tape.counts();
         let lost = self.processes.iter().map(Process::lost).sum();
         let ended = self.ended.clone();

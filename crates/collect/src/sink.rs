@@ -120,12 +120,19 @@ impl FrameFile {
     fn write(&mut self, frame: RawFrame) -> Result<(), Error> {
         self.buffer.clear();
         frame.encode(&mut self.encoder, &mut self.buffer)?;
+        if self.is_too_long() {
+            self.give_up(Ended::MaxSize);
+            return Ok(());
+        }
         self.reserve().and_then(|()| self.file.write_all(&self.buffer)).map_err(Error::Write)?;
         self.written += self.buffer.len() as u64;
-        if self.max_size.is_some_and(|max| self.written >= max) {
-            self.end(Ended::MaxSize);
-        }
         Ok(())
+    }
+
+    /// Whether this frame, with the last one behind it, would pass the limit.
+    fn is_too_long(&self) -> bool {
+        let length = self.written + self.buffer.len() as u64 + self.encoder.last_frame_bytes();
+        self.failed.is_none() && self.max_size.is_some_and(|max| length > max)
     }
 
     /// Takes room for this frame and, behind it, for the last one, so that a tape on a full disk can
@@ -146,12 +153,15 @@ impl FrameFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// Cuts the file back to its last whole frame; from here on only the last frame is written.
     fn fail(&mut self, error: &Error) {
-        let why = match error {
+        self.give_up(match error {
             Error::Write(error) if is_full(error) => Ended::DiskFull,
             other => Ended::Other(other.to_string()),
-        };
+        });
+    }
+
+    /// Cuts the file back to its last whole frame; from here on only the last frame is written.
+    fn give_up(&mut self, why: Ended) {
         self.encoder.take_back();
         let _ = self.file.set_len(self.written);
         let _ = self.file.seek(SeekFrom::Start(self.written));

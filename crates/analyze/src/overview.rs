@@ -31,6 +31,8 @@ pub struct Member {
     pub process: ProcessSummary,
     /// The process id of its parent, where that is on the tape.
     pub parent_pid: Option<u32>,
+    /// Whether it ended by an exec: a later process of the tape has its process id.
+    pub replaced: bool,
     /// The allocator settings of its environment.
     pub settings: BTreeMap<String, String>,
     /// What a check of all its events found, where one was asked for.
@@ -78,10 +80,17 @@ impl Member {
         Ok(Member {
             process: process.clone(),
             parent_pid: parent.map(|p| p.pid),
+            replaced: is_replaced(tape.summary(), process),
             settings: settings(tape, process.number)?,
             verdict: verify.then(|| heaptape_tape::verify(tape, process.number)).transpose()?,
         })
     }
+}
+
+/// Ids are used again when a process has been waited for, but then it has an exit status.
+fn is_replaced(summary: &Summary, process: &ProcessSummary) -> bool {
+    let later = |p: &ProcessSummary| p.pid == process.pid && p.number > process.number;
+    process.code.is_none() && process.signal.is_none() && summary.processes.iter().any(later)
 }
 
 /// The allocator settings that a process found in its environment.
@@ -173,6 +182,15 @@ pub(crate) mod tests {
             "/l/libjemalloc.so.2"
         );
         assert_eq!(without_capture("a.so  b.so"), "a.so:b.so");
+    }
+
+    #[test]
+    fn an_exec_replaces_a_process() {
+        let mut first = process(0, 7, 1);
+        first.code = None;
+        let tape = summary(vec![first, process(1, 8, 1), process(2, 7, 1)]);
+        let replaced: Vec<_> = tape.processes.iter().map(|p| is_replaced(&tape, p)).collect();
+        assert_eq!(replaced, [true, false, false]);
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn processes(members: &[Member], style: Style) -> Table {
             p.peak_at.to_string(),
             Size(p.end_requested).to_string(),
             Count(p.end_blocks).to_string(),
-            text::exit(p),
+            text::exit(member),
             text::short_command(&p.command),
         ]);
         table.row(row);

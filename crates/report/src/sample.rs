@@ -66,6 +66,7 @@ pub(crate) fn overview() -> Overview {
         members: vec![Member {
             process: process(),
             parent_pid: Some(77),
+            replaced: false,
             settings: BTreeMap::new(),
             verdict: Some(Verdict { events: 1_234_567, ..Verdict::default() }),
         }],

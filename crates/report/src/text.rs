@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use heaptape_analyze::modules::Place;
+use heaptape_analyze::overview::Member;
 use heaptape_analyze::{Note, NoteKind, ProcessSummary, Summary};
 
 use crate::size::Size;
@@ -40,8 +41,10 @@ pub fn short_command(words: &[String]) -> String {
 }
 
 /// How a process ended, in a word or two.
-pub fn exit(process: &ProcessSummary) -> String {
+pub fn exit(member: &Member) -> String {
+    let process = &member.process;
     match (process.code, process.signal) {
+        _ if member.replaced => "exec".to_owned(),
         (_, Some(signal)) => format!("signal {signal}"),
         (Some(code), None) => code.to_string(),
         (None, None) if process.ended.is_some() => "unknown".to_owned(),

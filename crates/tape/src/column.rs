@@ -4,8 +4,8 @@
 //! Numbers lie in up to three streams of a column: one byte a value in the first, the rest of
 //! larger values in the second and third.
 
-use crate::field::{FieldReader, FieldWriter, Truncated};
 use crate::Error;
+use crate::field::{FieldReader, FieldWriter, Truncated};
 use std::io;
 
 /// Zstandard's level. Levels 2 and 3 save about one part in thirty and take a third longer.

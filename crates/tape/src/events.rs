@@ -56,7 +56,8 @@ impl<'a> Events<'a> {
             range,
         };
         let start = events.range.start;
-        events.seek(|events, _| events <= start)?;
+        // Early releases that belong to `start` may stand before a keyframe with as many events.
+        events.seek(|events, _| events < start)?;
         Ok(events)
     }
 
@@ -142,7 +143,8 @@ impl<'a> Events<'a> {
         let header = &located.header;
         let damaged = |what| Error::Damaged { offset: located.frame, what };
         let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-        let block = UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
+        let block =
+            UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
         let at = (self.state.index, self.state.items, self.state.births.next());
         if at != (header.first_event, header.first_item, header.first_ordinal) {
             return Err(damaged("a block does not begin where the one before it ended"));
@@ -172,7 +174,8 @@ impl<'a> Events<'a> {
                 continue;
             }
             let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-            let bytes = from.bytes(crate::column::Column::Notes).map_err(|why| why.at(located.frame))?;
+            let bytes =
+                from.bytes(crate::column::Column::Notes).map_err(|why| why.at(located.frame))?;
             let notes = read_notes(&located.header, &bytes);
             let what = "its notes make no sense";
             let offset = located.frame;

@@ -152,7 +152,10 @@ pub(crate) fn check_opening(bytes: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     if le32(&bytes[12..]) != crc32fast::hash(&bytes[..12]) {
-        return Err(Error::Damaged { offset: 0, what: "its first bytes do not match their checksum" });
+        return Err(Error::Damaged {
+            offset: 0,
+            what: "its first bytes do not match their checksum",
+        });
     }
     Err(Error::Future { found: u16::from_le_bytes([bytes[8], bytes[9]]), known: VERSION })
 }

@@ -190,9 +190,8 @@ impl Contents {
     /// What the tape says about itself.
     pub(crate) fn summary(&self, bytes: u64) -> Summary {
         let processes: Vec<_> = self.processes.iter().map(|p| p.summary.clone()).collect();
-        let sum = |of: fn(&ProcessSummary) -> u64| {
-            processes.iter().map(of).fold(0, u64::saturating_add)
-        };
+        let sum =
+            |of: fn(&ProcessSummary) -> u64| processes.iter().map(of).fold(0, u64::saturating_add);
         Summary {
             header: self.job.clone(),
             complete: self.whole && self.ended.is_none(),

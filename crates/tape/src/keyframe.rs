@@ -109,7 +109,8 @@ impl Keyframe {
         let slacks = from.numbers(Column::Slack)?.into_iter();
         let addresses = undeltas(from.numbers(Column::Address)?);
         let held = births.zip(sizes).zip(slacks.zip(addresses));
-        let held = held.map(|((birth, size), (slack, address))| Held { birth, size, slack, address });
+        let held =
+            held.map(|((birth, size), (slack, address))| Held { birth, size, slack, address });
         let pending = read_pending(&from.bytes(Column::Pending)?);
         Ok(Keyframe {
             born: ordinals.zip(held).collect(),

@@ -100,9 +100,7 @@ impl LiveMap {
         use hashbrown::hash_table::Entry as Slot;
         let same = |e: &Entry| e.address() == address;
         match self.packed.entry(hash(address), same, |e| hash(e.address())) {
-            Slot::Occupied(mut slot) => {
-                Some(std::mem::replace(slot.get_mut(), packed).block())
-            }
+            Slot::Occupied(mut slot) => Some(std::mem::replace(slot.get_mut(), packed).block()),
             Slot::Vacant(slot) => {
                 slot.insert(packed);
                 if self.wide.is_empty() { None } else { self.wide.remove(&address) }

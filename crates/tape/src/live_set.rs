@@ -78,22 +78,24 @@ fn own_blocks(
     }
     let state = events.state();
     let waiting = state.waiting().filter_map(|old| {
-        let held = Held { birth: old.birth?, size: old.size, slack: old.slack, address: old.address };
+        let held =
+            Held { birth: old.birth?, size: old.size, slack: old.slack, address: old.address };
         Some((old.ordinal, held))
     });
     let own = state.births.iter().chain(waiting);
-    let own = own.filter(|(ordinal, _)| !ended.contains(ordinal)).map(|(ordinal, held)| LiveBlock {
-        address: held.address,
-        size: held.size,
-        slack: held.slack,
-        align: 0,
-        birth: held.birth,
-        ordinal,
-        process,
-        thread: 0,
-        caller: 0,
-        time: 0,
-    });
+    let own =
+        own.filter(|(ordinal, _)| !ended.contains(ordinal)).map(|(ordinal, held)| LiveBlock {
+            address: held.address,
+            size: held.size,
+            slack: held.slack,
+            align: 0,
+            birth: held.birth,
+            ordinal,
+            process,
+            thread: 0,
+            caller: 0,
+            time: 0,
+        });
     let own = own.collect();
     ended.extend(&state.ended);
     Ok(own)

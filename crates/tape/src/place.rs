@@ -47,7 +47,8 @@ impl PlaceModel {
     #[inline]
     pub(crate) fn code(&mut self, address: u64, usable: u64) -> u64 {
         let Some(list) = self.freed.get_mut(list(usable)) else { return 0 };
-        let back = (0..DEPTH).find(|k| list.addresses[(list.next + DEPTH - 1 - k) % DEPTH] == address);
+        let back =
+            (0..DEPTH).find(|k| list.addresses[(list.next + DEPTH - 1 - k) % DEPTH] == address);
         match back {
             Some(back) if address != 0 => {
                 list.take(back);

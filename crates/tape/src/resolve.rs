@@ -6,9 +6,9 @@
 use crate::births::{Births, Held};
 use crate::column::undelta;
 use crate::event::Event;
+use crate::item::{Item, OldBlock, Release, Resolved};
 use crate::keyframe::{Keyframe, KeyframeHeader};
 use crate::operation::{Deed, Old, Operation, Outcome};
-use crate::item::{Item, OldBlock, Release, Resolved};
 use crate::unpacked::UnpackedBlock;
 use hashbrown::{HashMap, HashSet};
 use heaptape_wire::event::Call;
@@ -133,8 +133,7 @@ impl Resolver {
         let held = if ordinal < self.base {
             inherited(block)?
         } else {
-            let held =
-                if take { self.births.take(ordinal) } else { self.births.get(ordinal) };
+            let held = if take { self.births.take(ordinal) } else { self.births.get(ordinal) };
             held.ok_or("an age means a block that is not alive")?
         };
         Ok(self.old(ordinal, held, next))

@@ -1,5 +1,6 @@
 //! Events in, columns out: resolves every address against the live set and counts as it goes.
 
+use crate::Error;
 use crate::block::{BLOCK_ITEMS, RawBlock};
 use crate::event::{
     Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
@@ -12,7 +13,6 @@ use crate::live::Block;
 use crate::notes::{NOTES_FULL, RawNotes};
 use crate::operation::{Old, Operation, Outcome};
 use crate::tally::Tally;
-use crate::Error;
 
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
@@ -161,8 +161,7 @@ impl<S: BlockSink> Writer<S> {
         };
         let inherited = self.family.start(point)?;
         let number = self.tracks.len() as u32;
-        let tally =
-            Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
+        let tally = Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
         self.tracks.push(Some(Box::new(Track::new(tally))));
         self.send(number, Content::Start(start.clone(), inherited))?;
         Ok(ProcessNumber(number))

@@ -29,7 +29,12 @@ fn compare(steps: &[Step], keyframes: u64) {
         assert_eq!(is.end_blocks, should.all().len() as u64);
         assert_eq!((is.peak_requested, is.peak_at), (should.peak, should.peak_at));
         assert_eq!(is.ended.is_some(), should.ended);
-        let count = |call| items.iter().filter(|item| matches!(item, Item::Event(r) if r.event.call == call)).count();
+        let count = |call| {
+            items
+                .iter()
+                .filter(|item| matches!(item, Item::Event(r) if r.event.call == call))
+                .count()
+        };
         for (call, calls) in is.calls.iter() {
             assert_eq!(calls, count(call) as u64);
         }

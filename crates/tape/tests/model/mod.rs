@@ -22,7 +22,8 @@ pub enum Step {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let address = prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
+    let address =
+        prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
     let size = prop_oneof![8 => 0u64..100, 1 => 1u64 << 40..1 << 62, 1 => any::<u32>().prop_map(u64::from)];
     let slack = prop_oneof![8 => 0u64..16, 1 => 0u64..1 << 33];
     let align = prop_oneof![4 => Just(0u64), 1 => Just(64u64), 1 => 1u64..99];
@@ -118,6 +119,9 @@ pub struct Process {
     pub number: u32,
     pub live: BTreeMap<u64, Held>,
     pub pending: BTreeMap<u32, (u64, Option<Held>)>,
+    /// Inherited blocks that waited for the event of a reallocation while another one stood at
+    /// their address.
+    pub hidden: Vec<Held>,
     pub ordinal: u64,
     pub index: u64,
     pub items: Vec<Item>,
@@ -145,7 +149,8 @@ impl Process {
     /// All that counts as live, by address.
     pub fn all(&self) -> Vec<LiveBlock> {
         let waiting = self.pending.values().filter_map(|(_, held)| *held);
-        let all = self.live.values().copied().chain(waiting).map(|held| held.block);
+        let all = self.live.values().chain(&self.hidden).copied().chain(waiting);
+        let all = all.map(|held| held.block);
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|block| (block.address, block.ordinal));
         all
@@ -252,7 +257,9 @@ pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
     let mut writer = Writer::new(sink, &header).unwrap().keyframe_every(keyframes);
     let mut all: Vec<Process> = Vec::new();
     let mut points: Vec<Option<(ForkPoint, u32, Process)>> = Vec::new();
-    let mut start = |writer: &mut Writer<_>, all: &mut Vec<Process>, from: Option<&(ForkPoint, u32, Process)>| {
+    let mut start = |writer: &mut Writer<_>,
+                     all: &mut Vec<Process>,
+                     from: Option<&(ForkPoint, u32, Process)>| {
         let number = writer
             .start_process(&ProcessStart {
                 pid: 100 + all.len() as u32,
@@ -268,10 +275,13 @@ pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
         if let Some((_, _, parent)) = from {
             process.ordinal = parent.ordinal;
             let waiting = parent.pending.values().filter_map(|(_, held)| *held);
+            let mut waiting: Vec<_> = waiting.collect();
+            waiting.sort_by_key(|held| held.block.ordinal);
             // A waiting block is found at its address unless another one stands there.
-            for held in waiting.chain(parent.live.values().copied()) {
+            process.hidden = parent.hidden.clone();
+            for held in waiting.into_iter().chain(parent.live.values().copied()) {
                 let held = Held { inherited: true, ..held };
-                process.live.insert(held.block.address, held);
+                process.hidden.extend(process.live.insert(held.block.address, held));
             }
             process.peak = process.requested();
         }

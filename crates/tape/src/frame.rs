@@ -8,6 +8,7 @@ use crate::field::FieldWriter;
 use crate::format::{FrameHead, FrameKind, opening, trailer};
 use crate::keyframe::RawKeyframe;
 use crate::notes::RawNotes;
+use crate::place::PlaceModel;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
 
@@ -53,6 +54,7 @@ impl RawFrame {
 /// The state of encoding: compression contexts, the offset reached, what the index needs.
 pub struct Encoder {
     packer: Packer,
+    model: PlaceModel,
     bytes: u64,
     index: Vec<u8>,
 }
@@ -60,7 +62,8 @@ pub struct Encoder {
 impl Encoder {
     /// A fresh one, for one file.
     pub fn new() -> Result<Encoder, Error> {
-        Ok(Encoder { packer: Packer::new().map_err(Error::Write)?, bytes: 0, index: Vec::new() })
+        let packer = Packer::new().map_err(Error::Write)?;
+        Ok(Encoder { packer, model: PlaceModel::new(), bytes: 0, index: Vec::new() })
     }
 
     /// Bytes encoded so far: the length of the file.
@@ -110,7 +113,7 @@ impl Encoder {
                 FrameKind::Start
             }
             Content::Block(block) => {
-                block.pack(packer, header)?;
+                block.pack(&mut self.model, packer, header)?;
                 FrameKind::Block
             }
             Content::Notes(notes) => {

@@ -1,13 +1,17 @@
 //! The reader's live blocks, by the number of their allocation.
 //!
-//! Most blocks die young: the last few thousand allocations lie in a ring, and only those that
-//! are still alive when the ring comes round move to a map. So the memory is bounded by the live
-//! set and the ring.
+//! Most blocks die young: the last few thousand allocations lie in a ring. Those that are still
+//! alive when the ring comes round move to groups of neighbours, which shrink as their blocks
+//! die. So the memory is bounded by the live set and the ring, and blocks that were made one
+//! after the other are found without a miss.
 
 use hashbrown::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Allocations in the ring; a power of two.
 const RING: usize = 1 << 14;
+/// Allocations in a group; the bits of a word.
+const GROUP: u64 = 64;
 
 /// A live block as the reader keeps it. Sizes are bytes; what was not asked for is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,21 +26,106 @@ pub(crate) struct Held {
 const DEAD: u64 = u64::MAX;
 const NOTHING: Held = Held { birth: DEAD, size: 0, slack: 0, address: 0 };
 
+/// Blocks of one group that were alive when it left the ring.
+#[derive(Default)]
+struct Group {
+    /// Which of the group are in `held`, one bit each.
+    stored: u64,
+    /// Which of those are still alive.
+    alive: u64,
+    held: Vec<Held>,
+}
+
+impl Group {
+    /// The place in `held` of the allocation with this bit.
+    fn place(&self, bit: u64) -> usize {
+        (self.stored & (bit - 1)).count_ones() as usize
+    }
+
+    fn get(&self, bit: u64) -> Option<Held> {
+        if self.alive & bit == 0 { None } else { self.held.get(self.place(bit)).copied() }
+    }
+
+    fn insert(&mut self, bit: u64, held: Held) {
+        let place = self.place(bit);
+        if self.stored & bit == 0 {
+            self.held.insert(place, held);
+        } else if let Some(slot) = self.held.get_mut(place) {
+            *slot = held;
+        }
+        self.stored |= bit;
+        self.alive |= bit;
+    }
+
+    /// Gives the memory of dead blocks back once they are the most.
+    fn shrink(&mut self) {
+        if self.held.len() > 4 && self.alive.count_ones() as usize * 2 < self.held.len() {
+            let alive: Vec<Held> = bits(self.alive).filter_map(|bit| self.get(bit)).collect();
+            (self.held, self.stored) = (alive, self.alive);
+        }
+    }
+}
+
+/// The bits that are set in a word, from the lowest.
+fn bits(mut word: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let bit = word & word.wrapping_neg();
+        word ^= bit;
+        (bit != 0).then_some(bit)
+    })
+}
+
+/// Spreads group numbers, which count up, over a table.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
+
 /// Live blocks by number.
 pub(crate) struct Births {
     ring: Vec<Held>,
+    /// The number of the first allocation that may lie in the ring; the first of its group.
+    ring_first: u64,
     /// The number that the next allocation has.
     next: u64,
-    old: HashMap<u64, Held>,
+    groups: HashMap<u64, Group, BuildHasherDefault<Spread>>,
+}
+
+fn slot(ordinal: u64) -> usize {
+    ordinal as usize % RING
+}
+
+fn bit(ordinal: u64) -> u64 {
+    1 << (ordinal % GROUP)
 }
 
 impl Births {
     /// An empty table whose first block has the number `next`.
     pub(crate) fn new(next: u64) -> Births {
-        Births { ring: vec![NOTHING; RING], next, old: HashMap::new() }
+        Births {
+            ring: vec![NOTHING; RING],
+            ring_first: next - next % GROUP,
+            next,
+            groups: HashMap::default(),
+        }
     }
 
     /// The number that the next allocation has.
+    #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -46,18 +135,15 @@ impl Births {
         if next <= self.next {
             return;
         }
-        let first = self.next.saturating_sub(RING as u64);
-        for ordinal in first..self.next {
-            let held = std::mem::replace(&mut self.ring[ordinal as usize % RING], NOTHING);
-            if held.birth != DEAD {
-                self.old.insert(ordinal, held);
-            }
+        while self.ring_first < self.next {
+            self.evict();
         }
         self.next = next;
-        let first = next.saturating_sub(RING as u64);
-        for ordinal in first..next {
-            if let Some(held) = self.old.remove(&ordinal) {
-                self.ring[ordinal as usize % RING] = held;
+        self.ring_first = next - next % GROUP;
+        if let Some(group) = self.groups.remove(&(self.ring_first / GROUP)) {
+            for bit in bits(group.alive) {
+                let ordinal = self.ring_first + u64::from(bit.trailing_zeros());
+                self.ring[slot(ordinal)] = group.get(bit).unwrap_or(NOTHING);
             }
         }
     }
@@ -66,55 +152,130 @@ impl Births {
     #[inline]
     pub(crate) fn born(&mut self, held: Held) -> u64 {
         let ordinal = self.next;
-        let slot = &mut self.ring[ordinal as usize % RING];
-        let before = std::mem::replace(slot, held);
-        if before.birth != DEAD {
-            self.old.insert(ordinal.wrapping_sub(RING as u64), before);
+        if ordinal - self.ring_first >= RING as u64 {
+            self.evict();
         }
-        self.next = self.next.wrapping_add(1);
+        self.ring[slot(ordinal)] = held;
+        self.next = ordinal.wrapping_add(1);
         ordinal
+    }
+
+    /// The oldest group leaves the ring.
+    fn evict(&mut self) {
+        let first = self.ring_first;
+        let mut group = Group::default();
+        let start = slot(first);
+        for (at, held) in self.ring[start..start + GROUP as usize].iter_mut().enumerate() {
+            if held.birth != DEAD {
+                group.alive |= 1 << at;
+                group.held.push(std::mem::replace(held, NOTHING));
+            }
+        }
+        if group.alive != 0 {
+            group.stored = group.alive;
+            group.held.shrink_to_fit();
+            self.groups.insert(first / GROUP, group);
+        }
+        self.ring_first = first.wrapping_add(GROUP);
     }
 
     /// Takes a block out.
     #[inline]
     pub(crate) fn take(&mut self, ordinal: u64) -> Option<Held> {
         if ordinal >= self.next {
-            return None;
-        }
-        if self.next - ordinal <= RING as u64 {
-            let slot = &mut self.ring[ordinal as usize % RING];
+            None
+        } else if ordinal >= self.ring_first {
+            let slot = &mut self.ring[slot(ordinal)];
             let held = std::mem::replace(slot, NOTHING);
-            return if held.birth == DEAD { None } else { Some(held) };
+            if held.birth == DEAD { None } else { Some(held) }
+        } else {
+            self.take_old(ordinal)
         }
-        self.old.remove(&ordinal)
+    }
+
+    fn take_old(&mut self, ordinal: u64) -> Option<Held> {
+        let number = ordinal / GROUP;
+        let group = self.groups.get_mut(&number)?;
+        let held = group.get(bit(ordinal))?;
+        group.alive ^= bit(ordinal);
+        if group.alive == 0 {
+            self.groups.remove(&number);
+        } else {
+            group.shrink();
+        }
+        Some(held)
     }
 
     /// The block with this number.
     pub(crate) fn get(&self, ordinal: u64) -> Option<Held> {
         if ordinal >= self.next {
-            return None;
+            None
+        } else if ordinal >= self.ring_first {
+            let held = self.ring[slot(ordinal)];
+            if held.birth == DEAD { None } else { Some(held) }
+        } else {
+            self.groups.get(&(ordinal / GROUP))?.get(bit(ordinal))
         }
-        if self.next - ordinal <= RING as u64 {
-            let held = self.ring[ordinal as usize % RING];
-            return if held.birth == DEAD { None } else { Some(held) };
-        }
-        self.old.get(&ordinal).copied()
     }
 
     /// Puts a block back that was taken out, or one that was read from a keyframe.
     pub(crate) fn put_back(&mut self, ordinal: u64, held: Held) {
-        if ordinal < self.next && self.next - ordinal <= RING as u64 {
-            self.ring[ordinal as usize % RING] = held;
-        } else if ordinal < self.next {
-            self.old.insert(ordinal, held);
+        if ordinal >= self.next {
+            return;
+        }
+        if ordinal >= self.ring_first {
+            self.ring[slot(ordinal)] = held;
+        } else {
+            self.groups.entry(ordinal / GROUP).or_default().insert(bit(ordinal), held);
         }
     }
 
     /// All blocks with their numbers, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Held)> + '_ {
-        let first = self.next.saturating_sub(RING as u64);
-        let young = (first..self.next).map(|ordinal| (ordinal, self.ring[ordinal as usize % RING]));
+        let young = (self.ring_first..self.next).map(|ordinal| (ordinal, self.ring[slot(ordinal)]));
         let young = young.filter(|(_, held)| held.birth != DEAD);
-        self.old.iter().map(|(&ordinal, &held)| (ordinal, held)).chain(young)
+        let old = self.groups.iter().flat_map(|(number, group)| {
+            bits(group.alive).filter_map(move |bit| {
+                let ordinal = number * GROUP + u64::from(bit.trailing_zeros());
+                Some((ordinal, group.get(bit)?))
+            })
+        });
+        old.chain(young)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn held(n: u64) -> Held {
+        Held { birth: n, size: n * 2, slack: n % 5, address: n << 4 }
+    }
+
+    #[test]
+    fn blocks_of_any_age_are_found_until_they_are_taken() {
+        let mut births = Births::new(1000);
+        let mut model = BTreeMap::new();
+        let mut random = 1u64;
+        for n in 0..200_000u64 {
+            let ordinal = births.born(held(n));
+            assert_eq!(ordinal, 1000 + n);
+            model.insert(ordinal, held(n));
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let victim = 1000 + (random >> 33) % (n + 1);
+            assert_eq!(births.get(victim), model.get(&victim).copied());
+            assert_eq!(births.take(victim), model.remove(&victim));
+            assert_eq!(births.take(victim), None);
+            if n % 3 == 0 && n > 0 {
+                births.put_back(victim, held(1));
+                model.insert(victim, held(1));
+            }
+        }
+        for gap in [0, 1, 70, 1 << 20] {
+            births.go_on_from(births.next() + gap);
+            assert_eq!(births.iter().collect::<BTreeMap<_, _>>(), model);
+            model.insert(births.born(held(5)), held(5));
+        }
     }
 }

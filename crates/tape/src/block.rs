@@ -5,6 +5,8 @@
 
 use crate::column::{Column, Packer, delta};
 use crate::field::FieldWriter;
+use crate::numbers::Numbers;
+use crate::operation::Operation;
 use crate::place::PlaceModel;
 use crate::tally::Tally;
 use hashbrown::HashMap;
@@ -12,6 +14,11 @@ use std::io;
 
 /// Events and early releases in a full block.
 pub(crate) const BLOCK_ITEMS: usize = 256 << 10;
+
+/// The room for a column that had `len` entries in the block before.
+fn room(len: usize) -> usize {
+    len + len / 16
+}
 
 /// Equal values that follow each other, with how many there are.
 #[derive(Debug, Default)]
@@ -47,14 +54,16 @@ pub(crate) struct RawBlock {
     pub(crate) first_time: u64,
     pub(crate) last_time: u64,
     pub(crate) operations: Vec<u8>,
-    pub(crate) sizes: Vec<u64>,
-    pub(crate) aligns: Vec<u64>,
-    pub(crate) ages: Vec<u64>,
-    pub(crate) slacks: Vec<u64>,
+    pub(crate) sizes: Numbers,
+    pub(crate) aligns: Numbers,
+    /// Codes of [`Ages`](crate::age::Ages).
+    pub(crate) ages: Numbers,
+    pub(crate) slacks: Numbers,
     /// New blocks that are not at their old address.
     pub(crate) addresses: Vec<u64>,
-    /// Address and usable size of each block that was freed or moved.
-    pub(crate) freed: Vec<(u64, u64)>,
+    /// Addresses and usable sizes of the blocks that were freed or moved.
+    pub(crate) freed: Vec<u64>,
+    pub(crate) freed_usable: Numbers,
     pub(crate) callers: Vec<u64>,
     pub(crate) threads: Runs,
     pub(crate) times: Runs,
@@ -71,52 +80,89 @@ impl RawBlock {
         RawBlock { start, end: start, ..RawBlock::default() }
     }
 
+    /// An empty block with room for one like this.
+    pub(crate) fn follower(&self, start: Tally) -> RawBlock {
+        RawBlock {
+            operations: Vec::with_capacity(room(self.operations.len())),
+            sizes: Numbers::with_capacity(room(self.sizes.len())),
+            ages: Numbers::with_capacity(room(self.ages.len())),
+            slacks: Numbers::with_capacity(room(self.slacks.len())),
+            addresses: Vec::with_capacity(room(self.addresses.len())),
+            freed: Vec::with_capacity(room(self.freed.len())),
+            freed_usable: Numbers::with_capacity(room(self.freed_usable.len())),
+            callers: Vec::with_capacity(room(self.callers.len())),
+            ..RawBlock::new(start)
+        }
+    }
+
     pub(crate) fn items(&self) -> usize {
         self.operations.len()
     }
 
     /// About how many bytes it holds in memory.
     pub(crate) fn memory(&self) -> usize {
-        let words = self.sizes.capacity()
-            + self.aligns.capacity()
-            + self.ages.capacity()
-            + self.slacks.capacity()
-            + self.addresses.capacity()
-            + 2 * self.freed.capacity()
-            + self.callers.capacity();
-        self.operations.capacity() + words * 8
+        let numbers = [&self.sizes, &self.aligns, &self.ages, &self.slacks, &self.freed_usable];
+        let words = self.addresses.capacity() + self.freed.capacity() + self.callers.capacity();
+        self.operations.capacity()
+            + words * 8
+            + numbers.iter().map(|numbers| numbers.memory()).sum::<usize>()
     }
 
     /// Writes the header and packs the columns.
-    pub(crate) fn pack(&self, packer: &mut Packer, header: &mut FieldWriter) -> io::Result<()> {
+    pub(crate) fn pack(
+        &self,
+        model: &mut PlaceModel,
+        packer: &mut Packer,
+        header: &mut FieldWriter,
+    ) -> io::Result<()> {
         header.numbers(&[self.start.events, self.start.items, self.start.ordinal]);
         header.numbers(&[self.first_time, self.last_time]);
         self.end.write(header);
         packer.bytes(Column::Operation, &self.operations)?;
-        packer.numbers(Column::Size, self.sizes.iter().copied())?;
-        packer.numbers(Column::Align, self.aligns.iter().copied())?;
-        packer.numbers(Column::Age, self.ages.iter().copied())?;
+        packer.numbers(Column::Size, self.sizes.iter())?;
+        packer.numbers(Column::Align, self.aligns.iter())?;
+        packer.numbers(Column::Age, self.ages.iter())?;
         packer.numbers(Column::Thread, self.threads.numbers())?;
         packer.numbers(Column::Unknown, self.unknown.iter().copied())?;
         packer.numbers(Column::Inherited, self.inherited.iter().copied())?;
         packer.numbers(Column::Fault, self.faults.iter().flat_map(|&(item, age)| [item, age]))?;
-        packer.numbers(Column::Slack, self.slacks.iter().copied())?;
-        packer.numbers(Column::Address, self.address_codes())?;
+        let (slacks, addresses) = self.place_codes(model);
+        packer.numbers(Column::Slack, slacks)?;
+        packer.numbers(Column::Address, addresses)?;
         let (names, codes) = self.caller_codes();
         packer.numbers(Column::Caller, codes)?;
         packer.numbers(Column::CallerName, names)?;
         packer.numbers(Column::Time, self.times.numbers())
     }
 
-    /// Runs the model over the births and deaths in order.
-    fn address_codes(&self) -> Vec<u64> {
-        let mut model = PlaceModel::new();
-        let mut freed = self.freed.iter();
+    /// Runs the model over the births and deaths in order: the codes of slacks and addresses.
+    fn place_codes(&self, model: &mut PlaceModel) -> (Vec<u64>, Vec<u64>) {
+        model.reset();
+        let mut slack_codes = Vec::with_capacity(self.slacks.len());
+        let mut codes = Vec::with_capacity(self.addresses.len());
+        let mut freed = self.freed.iter().zip(self.freed_usable.iter());
+        let (mut sizes, mut slacks) = (self.sizes.iter(), self.slacks.iter());
         let mut addresses = self.addresses.iter();
-        let mut usables = self.sizes.iter().zip(&self.slacks);
-        let _ = (&mut model, &mut freed, &mut usables, &self.operations);
-        let mut before = 0;
-        addresses.by_ref().map(|&a| delta(std::mem::replace(&mut before, a), a)).collect()
+        for &operation in &self.operations {
+            let Some(deed) = Operation(operation).deed() else { continue };
+            if deed.ends_block()
+                && let Some((&address, usable)) = freed.next()
+            {
+                model.freed(address, usable);
+            }
+            let size = if deed.has_size() { sizes.next() } else { None };
+            if !deed.makes_block() {
+                continue;
+            }
+            let (Some(size), Some(slack)) = (size, slacks.next()) else { continue };
+            slack_codes.push(model.slack_code(size, slack));
+            if deed.has_address()
+                && let Some(&address) = addresses.next()
+            {
+                model.code(address, size.wrapping_add(slack), |code| codes.push(code));
+            }
+        }
+        (slack_codes, codes)
     }
 
     /// The callers in order of first appearance, as differences, and each event's place there.

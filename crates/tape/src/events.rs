@@ -40,7 +40,7 @@ impl<'a> Events<'a> {
         columns: Columns,
     ) -> Result<Events<'a>, Error> {
         let contents = tape.process(process)?;
-        let state = Resolver::new(contents.base, columns.address);
+        let state = Resolver::new(contents.base, columns);
         let mut events = Events {
             tape,
             contents,
@@ -56,7 +56,8 @@ impl<'a> Events<'a> {
             range,
         };
         let start = events.range.start;
-        events.seek(|events, _| events <= start)?;
+        // Early releases that belong to `start` may stand before a keyframe with as many events.
+        events.seek(|events, _| events < start)?;
         Ok(events)
     }
 
@@ -93,7 +94,7 @@ impl<'a> Events<'a> {
         };
         let keyframes = &self.contents.keyframes;
         let Some(last) = keyframes.iter().rposition(|k| usable(&k.header)) else { return Ok(()) };
-        let mut state = Resolver::new(self.contents.base, self.columns.address);
+        let mut state = Resolver::new(self.contents.base, self.columns);
         for located in keyframes.iter().take(last + 1) {
             let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
             let keyframe = Keyframe::unpack(&from).map_err(|why| why.at(located.frame))?;

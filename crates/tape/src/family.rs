@@ -299,8 +299,9 @@ impl Family {
         if let Some(&(block, _)) = dead.next() {
             return Some(block);
         }
-        if let Some(pending) = point.pending.iter().find(|p| p.address == address) {
-            return pending.block;
+        let waiting = point.pending.iter().filter(|p| p.address == address);
+        if let Some(block) = waiting.filter_map(|p| p.block).max_by_key(|b| b.ordinal) {
+            return Some(block);
         }
         let block = self.find(heap.origin?, address)?;
         match heap.ended.get(&block.ordinal) {

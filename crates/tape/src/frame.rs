@@ -8,6 +8,7 @@ use crate::field::FieldWriter;
 use crate::format::{FrameHead, FrameKind, opening, trailer};
 use crate::keyframe::RawKeyframe;
 use crate::notes::RawNotes;
+use crate::place::PlaceModel;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
 
@@ -63,6 +64,7 @@ impl RawFrame {
 /// The state of encoding: compression contexts, the offset reached, what the index needs.
 pub struct Encoder {
     packer: Packer,
+    model: PlaceModel,
     bytes: u64,
     index: Vec<u8>,
     /// `bytes` and the length of `index` before the last frame.
@@ -73,18 +75,7 @@ impl Encoder {
     /// A fresh one, for one file.
     pub fn new() -> Result<Encoder, Error> {
         let packer = Packer::new().map_err(Error::Write)?;
-        Ok(Encoder { packer, bytes: 0, index: Vec::new(), before: (0, 0) })
-    }
-
-    /// The last frame could not be written: the file ends before it.
-    pub fn take_back(&mut self) {
-        self.bytes = self.before.0;
-        self.index.truncate(self.before.1);
-    }
-
-    /// About how many bytes the last frame will take at the most.
-    pub fn last_frame_bytes(&self) -> u64 {
-        self.index.len() as u64 + 4096
+        Ok(Encoder { packer, model: PlaceModel::new(), bytes: 0, index: Vec::new() })
     }
 
     /// Bytes encoded so far: the length of the file.
@@ -135,7 +126,7 @@ impl Encoder {
                 FrameKind::Start
             }
             Content::Block(block) => {
-                block.pack(packer, header)?;
+                block.pack(&mut self.model, packer, header)?;
                 FrameKind::Block
             }
             Content::Notes(notes) => {

@@ -6,6 +6,7 @@
 //! nothing from `/proc`.
 #![forbid(unsafe_code)]
 
+mod age;
 mod births;
 mod block;
 mod column;
@@ -22,6 +23,7 @@ mod keyframe;
 mod live;
 mod live_set;
 mod notes;
+mod numbers;
 mod operation;
 mod place;
 mod reader;

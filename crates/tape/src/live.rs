@@ -60,8 +60,9 @@ impl Entry {
 }
 
 fn hash(address: u64) -> u64 {
-    let product = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    product ^ product >> 32
+    let page = (address >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let tag = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) & (0x7f << 57);
+    ((page >> 20).wrapping_add(address >> 5 & 0x7f)) & !(0x7f << 57) | tag
 }
 
 /// Blocks by address.

@@ -1,92 +1,178 @@
-//! Addresses as small numbers: allocators hand out again what was freed last.
+//! Addresses and slacks as small numbers: allocators do again what they did last.
 //!
 //! The model keeps, for each usable size, the addresses freed last. A new block is coded as the
-//! place of its address in that list, or else as its distance from where the block that was
-//! carved last ends. Writer and reader drive a model in the same way from the start of a block.
+//! place of its address in that list, or else as its distance from where the last block ends
+//! that was not in its list. The slack is coded as its difference from that of the last block of
+//! the same size. Writer and reader drive a model in the same way from the start of a block.
 
-use crate::column::{delta, undelta};
+use crate::column::{delta, undelta, unzigzag, zigzag};
 
-/// Freed addresses that are kept for one usable size.
-const DEPTH: usize = 16;
-/// Lists of freed addresses; usable sizes share them.
-const LISTS: usize = 1024;
+/// Places in a list of freed addresses that have a code.
+const REACH: usize = 16;
+/// Freed addresses that a list keeps; it forgets the older half when it is full.
+const DEPTH: usize = 64;
+/// Usable sizes below this have a list each; the larger ones share the last lists.
+const DIRECT: u64 = 1 << 14;
+const DIRECT_LISTS: usize = (DIRECT >> 4) as usize;
+const LISTS: usize = DIRECT_LISTS + 256;
+/// The code of a distance that is no multiple of [`GRAIN`]: the distance itself comes next.
+const ODD: u64 = REACH as u64;
+/// What distances are nearly always multiples of, in bytes.
+const GRAIN: i64 = 16;
+/// What an allocator puts between two blocks, in bytes: the header of a block.
+const HEADER: u64 = 8;
+/// Slacks that are remembered, by the size's remainder.
+const SLACKS: usize = 4096;
 
-/// The addresses freed last of some usable sizes, the last one first.
-#[derive(Clone, Copy)]
-struct Freed {
-    addresses: [u64; DEPTH],
-    next: usize,
-}
-
-/// Predicts the address of the next block.
+/// Predicts the address and the slack of the next block.
 pub(crate) struct PlaceModel {
-    freed: Vec<Freed>,
+    /// The lists of freed addresses, the last one at the end.
+    freed: Vec<u64>,
+    lengths: [u8; LISTS],
     /// Where the next block would lie if it were carved after the last one.
     carve: u64,
+    slacks: Vec<u64>,
 }
 
-fn list(usable: u64) -> usize {
-    ((usable >> 3) ^ (usable >> 13)) as usize % LISTS
+fn list_of(usable: u64) -> usize {
+    if usable < DIRECT {
+        (usable >> 4) as usize
+    } else {
+        DIRECT_LISTS + ((usable >> 4) ^ (usable >> 12)) as usize % (LISTS - DIRECT_LISTS)
+    }
 }
 
 impl PlaceModel {
     pub(crate) fn new() -> PlaceModel {
-        PlaceModel { freed: vec![Freed { addresses: [0; DEPTH], next: 0 }; LISTS], carve: 0 }
+        PlaceModel {
+            freed: vec![0; LISTS * DEPTH],
+            lengths: [0; LISTS],
+            carve: 0,
+            slacks: vec![0; SLACKS],
+        }
+    }
+
+    /// Forgets everything, for the next block of events.
+    pub(crate) fn reset(&mut self) {
+        self.lengths.fill(0);
+        self.slacks.fill(0);
+        self.carve = 0;
     }
 
     /// A block was freed.
     #[inline]
     pub(crate) fn freed(&mut self, address: u64, usable: u64) {
-        if let Some(list) = self.freed.get_mut(list(usable)) {
-            list.addresses[list.next % DEPTH] = address;
-            list.next = (list.next + 1) % DEPTH;
+        let list = list_of(usable);
+        let Some(places) = self.freed.get_mut(list * DEPTH..(list + 1) * DEPTH) else { return };
+        let length = &mut self.lengths[list];
+        if usize::from(*length) == DEPTH {
+            places.copy_within(DEPTH / 2.., 0);
+            *length = (DEPTH / 2) as u8;
         }
+        places[usize::from(*length)] = address;
+        *length += 1;
     }
 
-    /// The code of a new block's address.
+    /// Passes the code of a new block's address to `out`: one number or two.
     #[inline]
-    pub(crate) fn code(&mut self, address: u64, usable: u64) -> u64 {
-        let Some(list) = self.freed.get_mut(list(usable)) else { return 0 };
-        let back =
-            (0..DEPTH).find(|k| list.addresses[(list.next + DEPTH - 1 - k) % DEPTH] == address);
-        match back {
-            Some(back) if address != 0 => {
-                list.take(back);
-                back as u64
-            }
-            _ => {
-                let code = delta(self.carve, address);
-                self.carve = address.wrapping_add(usable).wrapping_add(8);
-                code.wrapping_add(DEPTH as u64)
-            }
+    pub(crate) fn code(&mut self, address: u64, usable: u64, mut out: impl FnMut(u64)) {
+        let list = list_of(usable);
+        let length = usize::from(self.lengths[list]);
+        let start = list * DEPTH;
+        let near = self.freed.get(start + length.saturating_sub(REACH)..start + length);
+        let back = near.and_then(|near| near.iter().rev().position(|&freed| freed == address));
+        if let Some(back) = back {
+            self.take(list, back);
+            out(back as u64);
+            return;
         }
-    }
-
-    /// The address that a code stands for.
-    #[inline]
-    pub(crate) fn place(&mut self, code: u64, usable: u64) -> u64 {
-        let Some(list) = self.freed.get_mut(list(usable)) else { return 0 };
-        if code < DEPTH as u64 {
-            list.take(code as usize)
+        let distance = address.wrapping_sub(self.carve) as i64;
+        if distance % GRAIN == 0 {
+            out(zigzag(distance / GRAIN) + ODD + 1);
         } else {
-            let address = undelta(self.carve, code - DEPTH as u64);
-            self.carve = address.wrapping_add(usable).wrapping_add(8);
-            address
+            out(ODD);
+            out(zigzag(distance));
         }
+        self.carve = address.wrapping_add(usable).wrapping_add(HEADER);
+    }
+
+    /// The address that the next code in `codes` stands for; `None` if there is none.
+    #[inline]
+    pub(crate) fn place(
+        &mut self,
+        usable: u64,
+        codes: &mut impl Iterator<Item = u64>,
+    ) -> Option<u64> {
+        let code = codes.next()?;
+        if code < REACH as u64 {
+            return self.take(list_of(usable), code as usize);
+        }
+        let distance = match code - ODD {
+            0 => unzigzag(codes.next()?),
+            grains => unzigzag(grains - 1).wrapping_mul(GRAIN),
+        };
+        let address = self.carve.wrapping_add(distance as u64);
+        self.carve = address.wrapping_add(usable).wrapping_add(HEADER);
+        Some(address)
+    }
+
+    /// Takes an address out of its list; those after it move up.
+    #[inline]
+    fn take(&mut self, list: usize, back: usize) -> Option<u64> {
+        let length = usize::from(self.lengths[list]);
+        let at = length.checked_sub(back + 1)?;
+        let places = self.freed.get_mut(list * DEPTH..list * DEPTH + length)?;
+        let address = places[at];
+        places.copy_within(at + 1.., at);
+        self.lengths[list] -= 1;
+        Some(address)
+    }
+
+    /// The code of a block's slack.
+    #[inline]
+    pub(crate) fn slack_code(&mut self, size: u64, slack: u64) -> u64 {
+        let last = &mut self.slacks[size as usize % SLACKS];
+        delta(std::mem::replace(last, slack), slack)
+    }
+
+    /// The slack that a code stands for.
+    #[inline]
+    pub(crate) fn slack(&mut self, size: u64, code: u64) -> u64 {
+        let last = &mut self.slacks[size as usize % SLACKS];
+        *last = undelta(*last, code);
+        *last
     }
 }
 
-impl Freed {
-    /// Takes the address `back` places back out; those after it move up.
-    #[inline]
-    fn take(&mut self, back: usize) -> u64 {
-        let at = |k: usize, next: usize| (next + 2 * DEPTH - 1 - k) % DEPTH;
-        let address = self.addresses[at(back, self.next)];
-        for k in (0..back).rev() {
-            self.addresses[at(k + 1, self.next)] = self.addresses[at(k, self.next)];
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_forgets_its_older_half() {
+        let (mut from, mut to) = (PlaceModel::new(), PlaceModel::new());
+        for address in 0..200 {
+            from.freed(address * 3, 24);
+            to.freed(address * 3, 24);
         }
-        self.addresses[at(0, self.next)] = 0;
-        self.next = (self.next + DEPTH - 1) % DEPTH;
-        address
+        for address in (0..220).rev() {
+            let mut codes = Vec::new();
+            from.code(address * 3, 24, |code| codes.push(code));
+            let mut codes = codes.into_iter();
+            assert_eq!(to.place(24, &mut codes), Some(address * 3));
+            assert_eq!(codes.next(), None);
+        }
+    }
+
+    #[test]
+    fn addresses_at_the_ends_have_codes() {
+        let (mut from, mut to) = (PlaceModel::new(), PlaceModel::new());
+        for address in [u64::MAX, 0, 1 << 63, 16, u64::MAX - 15, (1 << 63) - 16] {
+            for usable in [0, 8, DIRECT, u64::MAX] {
+                let mut codes = Vec::new();
+                from.code(address, usable, |code| codes.push(code));
+                assert_eq!(to.place(usable, &mut codes.into_iter()), Some(address));
+            }
+        }
     }
 }

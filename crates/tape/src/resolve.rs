@@ -3,12 +3,13 @@
 //! This mirrors the writer: what one does to the live set when it writes an item, the other does
 //! when it reads it.
 
+use crate::age::Ages;
 use crate::births::{Births, Held};
-use crate::column::undelta;
 use crate::event::Event;
-use crate::item::{Item, OldBlock, Release, Resolved};
+use crate::item::{Columns, Item, OldBlock, Release, Resolved};
 use crate::keyframe::{Keyframe, KeyframeHeader};
 use crate::operation::{Deed, Old, Operation, Outcome};
+use crate::place::PlaceModel;
 use crate::unpacked::UnpackedBlock;
 use hashbrown::{HashMap, HashSet};
 use heaptape_wire::event::Call;
@@ -37,14 +38,15 @@ pub(crate) struct Resolver {
     pub(crate) index: u64,
     /// Events and early releases read.
     pub(crate) items: u64,
-    /// Whether addresses are read.
-    addressed: bool,
-    carve: u64,
+    /// What is read.
+    columns: Columns,
+    ages: Ages,
+    model: PlaceModel,
 }
 
 impl Resolver {
     /// The state of a process that starts; `base` is the number of its first own allocation.
-    pub(crate) fn new(base: u64, addressed: bool) -> Resolver {
+    pub(crate) fn new(base: u64, columns: Columns) -> Resolver {
         Resolver {
             births: Births::new(base),
             pending: HashMap::new(),
@@ -52,8 +54,9 @@ impl Resolver {
             ended: HashSet::new(),
             index: 0,
             items: 0,
-            addressed,
-            carve: 0,
+            columns,
+            ages: Ages::new(base),
+            model: PlaceModel::new(),
         }
     }
 
@@ -89,9 +92,10 @@ impl Resolver {
         self.pending.values().filter_map(|waiting| waiting.block)
     }
 
-    /// A new block begins; the address model starts afresh.
+    /// A new block of events begins; the models start afresh.
     pub(crate) fn begin_block(&mut self) {
-        self.carve = 0;
+        self.ages = Ages::new(self.births.next());
+        self.model.reset();
     }
 
     fn old(&self, ordinal: u64, held: Held, next: u64) -> OldBlock {
@@ -116,27 +120,29 @@ impl Resolver {
     /// The block that the next age means; `take` ends it.
     #[inline]
     fn refer(&mut self, block: &mut UnpackedBlock, take: bool) -> Result<OldBlock, Broken> {
-        let age = block.ages.next().ok_or(SHORT)?;
-        self.refer_to(age, block, take)
+        let code = block.ages.next().ok_or(SHORT)?;
+        let ordinal = self.ages.ordinal(code, self.births.next());
+        let old = self.refer_to(ordinal, block, take)?;
+        if take && self.columns.address {
+            self.model.freed(old.address, old.size.wrapping_add(old.slack));
+        }
+        Ok(old)
     }
 
     #[inline]
     fn refer_to(
         &mut self,
-        age: u64,
+        ordinal: u64,
         block: &mut UnpackedBlock,
         take: bool,
     ) -> Result<OldBlock, Broken> {
-        let next = self.births.next();
-        let ordinal = next.checked_sub(age).and_then(|o| o.checked_sub(1));
-        let ordinal = ordinal.ok_or("an age is larger than the number of allocations")?;
         let held = if ordinal < self.base {
             inherited(block)?
         } else {
             let held = if take { self.births.take(ordinal) } else { self.births.get(ordinal) };
             held.ok_or("an age means a block that is not alive")?
         };
-        Ok(self.old(ordinal, held, next))
+        Ok(self.old(ordinal, held, self.births.next()))
     }
 
     /// Marks an inherited block as ended for good; own ones are gone when they are taken.
@@ -153,7 +159,8 @@ impl Resolver {
         match block.fault {
             Some((item, age)) if item == block.item as u64 => {
                 block.next_fault();
-                let displaced = self.refer_to(age, block, true)?;
+                let ordinal = self.births.next().wrapping_sub(1).wrapping_sub(age);
+                let displaced = self.refer_to(ordinal, block, true)?;
                 self.finish(&displaced);
                 Ok(Some(displaced.ordinal))
             }
@@ -230,8 +237,7 @@ impl Resolver {
                     resolved.event.align = block.aligns.next().ok_or(SHORT)?;
                 }
                 if !failed {
-                    resolved.event.slack = self.slack(block)?;
-                    resolved.event.address = self.address(block)?;
+                    self.place(block, &mut resolved.event)?;
                     self.born(block, resolved)?;
                 }
                 Ok(())
@@ -243,20 +249,30 @@ impl Resolver {
         }
     }
 
-    fn slack(&self, block: &mut UnpackedBlock) -> Result<u64, Broken> {
-        match block.slacks.next() {
-            Some(slack) => Ok(slack),
-            None if self.addressed => Err(SHORT),
-            None => Ok(0),
-        }
-    }
-
-    fn address(&mut self, block: &mut UnpackedBlock) -> Result<u64, Broken> {
-        if !self.addressed {
+    /// The slack of a new block of `size` bytes.
+    #[inline]
+    fn slack(&mut self, block: &mut UnpackedBlock, size: u64) -> Result<u64, Broken> {
+        if !self.columns.slack && !self.columns.address {
             return Ok(0);
         }
-        self.carve = undelta(self.carve, block.addresses.next().ok_or(SHORT)?);
-        Ok(self.carve)
+        Ok(self.model.slack(size, block.slacks.next().ok_or(SHORT)?))
+    }
+
+    /// The slack and the address of a new block.
+    #[inline]
+    fn place(&mut self, block: &mut UnpackedBlock, event: &mut Event) -> Result<(), Broken> {
+        event.slack = self.slack(block, event.size)?;
+        event.address = self.address(block, event.size.wrapping_add(event.slack))?;
+        Ok(())
+    }
+
+    /// The address of a new block.
+    #[inline]
+    fn address(&mut self, block: &mut UnpackedBlock, usable: u64) -> Result<u64, Broken> {
+        if !self.columns.address {
+            return Ok(0);
+        }
+        self.model.place(usable, &mut block.addresses).ok_or(SHORT)
     }
 
     #[inline]
@@ -301,13 +317,10 @@ impl Resolver {
         match outcome {
             Outcome::Failed | Outcome::Freed => return Ok(()),
             Outcome::InPlace => {
-                resolved.event.slack = self.slack(block)?;
+                resolved.event.slack = self.slack(block, resolved.event.size)?;
                 resolved.event.address = resolved.event.old;
             }
-            Outcome::Moved => {
-                resolved.event.slack = self.slack(block)?;
-                resolved.event.address = self.address(block)?;
-            }
+            Outcome::Moved => self.place(block, &mut resolved.event)?,
         }
         self.born(block, resolved)
     }

@@ -1,6 +1,7 @@
 //! Events in, columns out: resolves every address against the live set and counts as it goes.
 
 use crate::Error;
+use crate::age::Ages;
 use crate::block::{BLOCK_ITEMS, RawBlock};
 use crate::event::{
     Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
@@ -53,8 +54,9 @@ struct Track {
     tally: Tally,
     block: Box<RawBlock>,
     notes: RawNotes,
-    /// Whether its heap may hold inherited blocks, and the number of its first own allocation.
+    /// The number of its first own allocation.
     base: u64,
+    ages: Ages,
     last_keyframe: Tally,
     /// Blocks older than the last keyframe that ended since.
     ended: Vec<u64>,
@@ -67,6 +69,7 @@ impl Track {
             block: Box::new(RawBlock::new(tally)),
             notes: RawNotes::default(),
             base: tally.ordinal,
+            ages: Ages::new(tally.ordinal),
             last_keyframe: tally,
             ended: Vec::new(),
         }
@@ -81,15 +84,19 @@ impl Track {
         }
     }
 
-    /// Writes which block an event refers to: its age, and all of it if it is inherited.
+    /// Writes which block an item refers to: its age, and all of it if it is inherited.
     #[inline]
     fn refer(&mut self, address: u64, block: &Block) {
-        self.block.ages.push(self.age(block));
+        self.block.ages.push(self.ages.code(block.ordinal, self.tally.ordinal));
         self.describe(address, block);
     }
 
-    fn age(&self, block: &Block) -> u64 {
-        self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal)
+    /// The same for a block that leaves its address.
+    #[inline]
+    fn leave(&mut self, address: u64, block: &Block) {
+        self.refer(address, block);
+        self.block.freed.push(address);
+        self.block.freed_usable.push(block.size.wrapping_add(block.slack));
     }
 
     #[inline]
@@ -102,7 +109,8 @@ impl Track {
     /// A block stood where the current item puts another one.
     #[cold]
     fn displaced(&mut self, address: u64, block: &Block) {
-        self.block.faults.push((self.block.items() as u64, self.age(block)));
+        let age = self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal);
+        self.block.faults.push((self.block.items() as u64, age));
         self.describe(address, block);
         self.ended(block);
         self.tally.order_faults += 1;
@@ -227,10 +235,7 @@ impl<S: BlockSink> Writer<S> {
         let track = track(&mut self.tracks, process)?;
         let block = self.family.take(process.0, address, track.tally.items);
         match &block {
-            Some(block) => {
-                track.refer(address, block);
-                track.block.freed.push((address, block.size.wrapping_add(block.slack)));
-            }
+            Some(block) => track.leave(address, block),
             None => track.block.unknown.push(address),
         }
         if let Some(heap) = self.family.heap(process.0) {
@@ -306,7 +311,8 @@ impl<S: BlockSink> Writer<S> {
         let track = track(&mut self.tracks, process)?;
         let notes = std::mem::take(&mut track.notes);
         track.block.end = track.tally;
-        let next = Box::new(RawBlock::new(track.tally));
+        let next = Box::new(track.block.follower(track.tally));
+        track.ages = Ages::new(track.tally.ordinal);
         let block = std::mem::replace(&mut track.block, next);
         let due = track.tally.events - track.last_keyframe.events >= self.keyframe_events;
         let keyframe = if due { self.keyframe(process)? } else { None };
@@ -360,8 +366,7 @@ fn free(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> 
     let block = family.take(process, event.address, track.tally.items);
     match &block {
         Some(block) => {
-            track.refer(event.address, block);
-            track.block.freed.push((event.address, block.size.wrapping_add(block.slack)));
+            track.leave(event.address, block);
             track.ended(block);
         }
         None => {
@@ -453,9 +458,10 @@ fn find_old(
         track.tally.unknown_frees += u64::from(!failed);
         return Old::Unknown;
     };
-    track.refer(event.old, &block);
-    if !failed {
-        track.block.freed.push((event.old, block.size.wrapping_add(block.slack)));
+    if failed {
+        track.refer(event.old, &block);
+    } else {
+        track.leave(event.old, &block);
         track.ended(&block);
     }
     Old::Known

@@ -119,6 +119,9 @@ pub struct Process {
     pub number: u32,
     pub live: BTreeMap<u64, Held>,
     pub pending: BTreeMap<u32, (u64, Option<Held>)>,
+    /// Inherited blocks that waited for the event of a reallocation while another one stood at
+    /// their address.
+    pub hidden: Vec<Held>,
     pub ordinal: u64,
     pub index: u64,
     pub items: Vec<Item>,
@@ -146,7 +149,8 @@ impl Process {
     /// All that counts as live, by address.
     pub fn all(&self) -> Vec<LiveBlock> {
         let waiting = self.pending.values().filter_map(|(_, held)| *held);
-        let all = self.live.values().copied().chain(waiting).map(|held| held.block);
+        let all = self.live.values().chain(&self.hidden).copied().chain(waiting);
+        let all = all.map(|held| held.block);
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|block| (block.address, block.ordinal));
         all
@@ -271,10 +275,13 @@ pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
         if let Some((_, _, parent)) = from {
             process.ordinal = parent.ordinal;
             let waiting = parent.pending.values().filter_map(|(_, held)| *held);
+            let mut waiting: Vec<_> = waiting.collect();
+            waiting.sort_by_key(|held| held.block.ordinal);
             // A waiting block is found at its address unless another one stands there.
-            for held in waiting.chain(parent.live.values().copied()) {
+            process.hidden = parent.hidden.clone();
+            for held in waiting.into_iter().chain(parent.live.values().copied()) {
                 let held = Held { inherited: true, ..held };
-                process.live.insert(held.block.address, held);
+                process.hidden.extend(process.live.insert(held.block.address, held));
             }
             process.peak = process.requested();
         }

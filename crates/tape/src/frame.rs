@@ -75,7 +75,19 @@ impl Encoder {
     /// A fresh one, for one file.
     pub fn new() -> Result<Encoder, Error> {
         let packer = Packer::new().map_err(Error::Write)?;
-        Ok(Encoder { packer, model: PlaceModel::new(), bytes: 0, index: Vec::new() })
+        let model = PlaceModel::new();
+        Ok(Encoder { packer, model, bytes: 0, index: Vec::new(), before: (0, 0) })
+    }
+
+    /// The last frame could not be written: the file ends before it.
+    pub fn take_back(&mut self) {
+        self.bytes = self.before.0;
+        self.index.truncate(self.before.1);
+    }
+
+    /// About how many bytes the last frame will take at the most.
+    pub fn last_frame_bytes(&self) -> u64 {
+        self.index.len() as u64 + 4096
     }
 
     /// Bytes encoded so far: the length of the file.

@@ -112,6 +112,11 @@ impl Process {
         any
     }
 
+    /// Whether anything copied waits to be merged, as what the last round's second look found.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.is_empty())
+    }
+
     /// All that is there now must come out in this round.
     pub(crate) fn settle(&mut self) {
         self.lanes.iter_mut().for_each(Lane::settle);

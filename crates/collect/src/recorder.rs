@@ -202,9 +202,10 @@ impl Recorder {
         let mut busy = self.look();
         for &i in &self.live {
             self.processes[i].settle();
+            busy |= self.processes[i].has_pending();
         }
         if busy {
-            busy |= self.look();
+            self.look();
             for &i in &self.live {
                 self.processes[i].merge(&mut self.tape, false)?;
             }

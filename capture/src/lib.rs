@@ -16,6 +16,7 @@
 #![no_std]
 
 mod arch;
+mod children;
 mod exec;
 mod hooks;
 mod lifecycle;

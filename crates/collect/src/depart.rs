@@ -28,7 +28,8 @@ impl Recorder {
             let process = &mut self.processes[place];
             let exit = match root {
                 Some((pid, exit)) if pid == process.pid => Some(exit),
-                _ => exit::status(process.pid, process.watch.as_ref()),
+                _ => exit::status(process.pid, process.watch.as_ref())
+                    .or_else(|| self.statuses.remove(&process.pid).map(Exit::from_wait_status)),
             };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
             if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
@@ -51,6 +52,7 @@ impl Recorder {
         let time = self.clock.now();
         let process = &mut self.processes[place];
         process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
+        self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);
         self.forget_done();

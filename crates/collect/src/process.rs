@@ -35,6 +35,8 @@ pub(crate) struct Process {
     /// Threads whose lanes are closed.
     closed: Totals,
     forks: HashMap<u64, (ForkPoint, Instant)>,
+    /// Children that this process has waited for, with their wait status.
+    pub(crate) children: Vec<(u32, i32)>,
     begun: Option<Begun>,
 }
 
@@ -83,6 +85,7 @@ impl Process {
             lanes: Vec::new(),
             closed: Totals::default(),
             forks: HashMap::new(),
+            children: Vec::new(),
             begun: None,
         }
     }
@@ -124,8 +127,13 @@ impl Process {
 
     /// Merges what is settled (with `all`, everything) onto the tape.
     pub(crate) fn merge(&mut self, tape: &mut Writer<Sink>, all: bool) -> Result<(), Error> {
-        let mut stream =
-            Merged { number: self.number, tape, begun: &mut self.begun, forks: &mut self.forks };
+        let mut stream = Merged {
+            number: self.number,
+            tape,
+            begun: &mut self.begun,
+            forks: &mut self.forks,
+            children: &mut self.children,
+        };
         merge(&mut self.lanes, all, &mut stream)
     }
 
@@ -238,6 +246,7 @@ struct Merged<'a> {
     tape: &'a mut Writer<Sink>,
     begun: &'a mut Option<Begun>,
     forks: &'a mut HashMap<u64, (ForkPoint, Instant)>,
+    children: &'a mut Vec<(u32, i32)>,
 }
 
 impl Stream for Merged<'_> {
@@ -307,6 +316,9 @@ impl Merged<'_> {
             let point = self.tape.fork_point(self.number)?;
             let number = note.args.first().copied().unwrap_or(0);
             self.forks.insert(number, (point, Instant::now()));
+        }
+        if let (NoteKind::ChildEnded, [pid, status]) = (note.kind, note.args) {
+            self.children.push((*pid as u32, *status as i32));
         }
         self.tape.note(
             self.number,

@@ -60,6 +60,8 @@ pub(crate) struct Recorder {
     pub(crate) free: FreeChunks,
     pub(crate) waited: u64,
     pub(crate) uncovered: usize,
+    /// How processes ended, from those that waited for them.
+    pub(crate) statuses: HashMap<u32, i32>,
     pub(crate) turned_away: u32,
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
@@ -89,6 +91,7 @@ impl Recorder {
             free: FreeChunks::default(),
             waited: 0,
             uncovered: 0,
+            statuses: HashMap::new(),
             turned_away: 0,
             detached: 0,
             ended: None,
@@ -208,6 +211,7 @@ impl Recorder {
             self.look();
             for &i in &self.live {
                 self.processes[i].merge(&mut self.tape, false)?;
+                self.statuses.extend(self.processes[i].children.drain(..));
             }
         }
         Ok(busy)

@@ -61,11 +61,13 @@ pub enum NoteKind {
     ModulesEnd = 25,
     /// The process leaves by `exit` or the end of `main`.
     Exit = 26,
+    /// A child has ended, says `wait` or one of its kind: its process id, its wait status.
+    ChildEnded = 27,
 }
 
 impl NoteKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [NoteKind; 26] = [
+    pub const ALL: [NoteKind; 27] = [
         NoteKind::Mmap,
         NoteKind::Munmap,
         NoteKind::Mremap,
@@ -92,6 +94,7 @@ impl NoteKind {
         NoteKind::Module,
         NoteKind::ModulesEnd,
         NoteKind::Exit,
+        NoteKind::ChildEnded,
     ];
 
     /// The kind with this code, if there is one.
@@ -132,6 +135,7 @@ impl NoteKind {
             NoteKind::Module => "module",
             NoteKind::ModulesEnd => "modules_end",
             NoteKind::Exit => "exit",
+            NoteKind::ChildEnded => "child_ended",
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::index::ProcessContents;
 use crate::item::{Columns, Item};
 use crate::keyframe::Keyframe;
 use crate::live_set::Moment;
-use crate::notes::{Marked, Place, read_notes};
+use crate::marks::unpack_notes;
+use crate::notes::{Marked, Place};
 use crate::resolve::Resolver;
 use crate::unpacked::UnpackedBlock;
 use crate::{Error, ProcessNumber, Tape};
@@ -159,32 +160,28 @@ impl<'a> Events<'a> {
         Ok(true)
     }
 
+    /// Whether all events have been read.
+    fn at_end(&self) -> bool {
+        self.next_block >= self.contents.blocks.len()
+            && self.block.item >= self.block.operations.len()
+    }
+
     /// The next note or sample, if it stands before the next event or release.
     #[inline]
     fn marked(&mut self) -> Result<Option<Item>, Error> {
         while self.notes.is_empty() {
             let Some(located) = self.contents.notes.get(self.next_notes) else { return Ok(None) };
-            let end = self.next_block >= self.contents.blocks.len()
-                && self.block.item >= self.block.operations.len();
-            if located.header.first.1 > self.state.items && !end {
+            if located.header.first.1 > self.state.items && !self.at_end() {
                 return Ok(None);
             }
             self.next_notes += 1;
             if located.header.last.0 < self.range.start {
                 continue;
             }
-            let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-            let bytes =
-                from.bytes(crate::column::Column::Notes).map_err(|why| why.at(located.frame))?;
-            let notes = read_notes(&located.header, &bytes);
-            let what = "its notes make no sense";
-            let offset = located.frame;
-            self.notes.extend(notes.map_err(|_| Error::Damaged { offset, what })?);
+            self.notes.extend(unpack_notes(self.tape, located)?);
         }
-        let due = |at: &Place, state: &Resolver| at.1 <= state.items;
-        let end = self.next_block >= self.contents.blocks.len()
-            && self.block.item >= self.block.operations.len();
-        let next = self.notes.pop_front_if(|(at, _)| end || due(at, &self.state));
+        let (items, end) = (self.state.items, self.at_end());
+        let next = self.notes.pop_front_if(|(at, _)| end || at.1 <= items);
         Ok(next.map(|((index, _), marked)| match marked {
             Marked::Note(note) => Item::Note { index, note },
             Marked::Sample(sample) => Item::Sample(sample),

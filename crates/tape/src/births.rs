@@ -23,8 +23,15 @@ pub(crate) struct Held {
     pub(crate) address: u64,
 }
 
-const DEAD: u64 = u64::MAX;
-const NOTHING: Held = Held { birth: DEAD, size: 0, slack: 0, address: 0 };
+impl Held {
+    fn words(self) -> [u64; 4] {
+        [self.birth, self.size, self.slack, self.address]
+    }
+
+    fn from_words([birth, size, slack, address]: [u64; 4]) -> Held {
+        Held { birth, size, slack, address }
+    }
+}
 
 /// Blocks of one group that were alive when it left the ring.
 #[derive(Default)]
@@ -97,7 +104,10 @@ impl Hasher for Spread {
 
 /// Live blocks by number.
 pub(crate) struct Births {
-    ring: Vec<Held>,
+    /// Plain words, so that a fresh ring costs nothing until it is used.
+    ring: Vec<[u64; 4]>,
+    /// Which allocations in the ring are alive: a word for each group.
+    alive: Vec<u64>,
     /// The number of the first allocation that may lie in the ring; the first of its group.
     ring_first: u64,
     /// The number that the next allocation has.
@@ -109,6 +119,11 @@ fn slot(ordinal: u64) -> usize {
     ordinal as usize % RING
 }
 
+/// The place of a group's word in `alive`.
+fn word(ordinal: u64) -> usize {
+    slot(ordinal) / GROUP as usize
+}
+
 fn bit(ordinal: u64) -> u64 {
     1 << (ordinal % GROUP)
 }
@@ -117,7 +132,8 @@ impl Births {
     /// An empty table whose first block has the number `next`.
     pub(crate) fn new(next: u64) -> Births {
         Births {
-            ring: vec![NOTHING; RING],
+            ring: vec![[0; 4]; RING],
+            alive: vec![0; RING / GROUP as usize],
             ring_first: next - next % GROUP,
             next,
             groups: HashMap::default(),
@@ -143,9 +159,22 @@ impl Births {
         if let Some(group) = self.groups.remove(&(self.ring_first / GROUP)) {
             for bit in bits(group.alive) {
                 let ordinal = self.ring_first + u64::from(bit.trailing_zeros());
-                self.ring[slot(ordinal)] = group.get(bit).unwrap_or(NOTHING);
+                if let Some(held) = group.get(bit) {
+                    self.put_young(ordinal, held);
+                }
             }
         }
+    }
+
+    #[inline]
+    fn put_young(&mut self, ordinal: u64, held: Held) {
+        self.ring[slot(ordinal)] = held.words();
+        self.alive[word(ordinal)] |= bit(ordinal);
+    }
+
+    fn young(&self, ordinal: u64) -> Option<Held> {
+        let alive = self.alive[word(ordinal)] & bit(ordinal) != 0;
+        alive.then(|| Held::from_words(self.ring[slot(ordinal)]))
     }
 
     /// The next block is born; gives its number.
@@ -155,7 +184,7 @@ impl Births {
         if ordinal - self.ring_first >= RING as u64 {
             self.evict();
         }
-        self.ring[slot(ordinal)] = held;
+        self.put_young(ordinal, held);
         self.next = ordinal.wrapping_add(1);
         ordinal
     }
@@ -163,18 +192,11 @@ impl Births {
     /// The oldest group leaves the ring.
     fn evict(&mut self) {
         let first = self.ring_first;
-        let mut group = Group::default();
-        let start = slot(first);
-        for (at, held) in self.ring[start..start + GROUP as usize].iter_mut().enumerate() {
-            if held.birth != DEAD {
-                group.alive |= 1 << at;
-                group.held.push(std::mem::replace(held, NOTHING));
-            }
-        }
-        if group.alive != 0 {
-            group.stored = group.alive;
-            group.held.shrink_to_fit();
-            self.groups.insert(first / GROUP, group);
+        let alive = std::mem::take(&mut self.alive[word(first)]);
+        if alive != 0 {
+            let places = bits(alive).map(|bit| slot(first) + bit.trailing_zeros() as usize);
+            let held = places.map(|place| Held::from_words(self.ring[place])).collect();
+            self.groups.insert(first / GROUP, Group { stored: alive, alive, held });
         }
         self.ring_first = first.wrapping_add(GROUP);
     }
@@ -185,9 +207,9 @@ impl Births {
         if ordinal >= self.next {
             None
         } else if ordinal >= self.ring_first {
-            let slot = &mut self.ring[slot(ordinal)];
-            let held = std::mem::replace(slot, NOTHING);
-            if held.birth == DEAD { None } else { Some(held) }
+            let held = self.young(ordinal)?;
+            self.alive[word(ordinal)] ^= bit(ordinal);
+            Some(held)
         } else {
             self.take_old(ordinal)
         }
@@ -211,8 +233,7 @@ impl Births {
         if ordinal >= self.next {
             None
         } else if ordinal >= self.ring_first {
-            let held = self.ring[slot(ordinal)];
-            if held.birth == DEAD { None } else { Some(held) }
+            self.young(ordinal)
         } else {
             self.groups.get(&(ordinal / GROUP))?.get(bit(ordinal))
         }
@@ -224,7 +245,7 @@ impl Births {
             return;
         }
         if ordinal >= self.ring_first {
-            self.ring[slot(ordinal)] = held;
+            self.put_young(ordinal, held);
         } else {
             self.groups.entry(ordinal / GROUP).or_default().insert(bit(ordinal), held);
         }
@@ -232,8 +253,7 @@ impl Births {
 
     /// All blocks with their numbers, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Held)> + '_ {
-        let young = (self.ring_first..self.next).map(|ordinal| (ordinal, self.ring[slot(ordinal)]));
-        let young = young.filter(|(_, held)| held.birth != DEAD);
+        let young = (self.ring_first..self.next).filter_map(|o| Some((o, self.young(o)?)));
         let old = self.groups.iter().flat_map(|(number, group)| {
             bits(group.alive).filter_map(move |bit| {
                 let ordinal = number * GROUP + u64::from(bit.trailing_zeros());

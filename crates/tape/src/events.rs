@@ -2,11 +2,12 @@
 
 use crate::column::Unpacker;
 use crate::index::ProcessContents;
-use crate::item::{Columns, Item};
+use crate::item::{Columns, Item, Lent, Resolved};
 use crate::keyframe::Keyframe;
 use crate::live_set::Moment;
-use crate::notes::{Marked, Place, read_notes};
-use crate::resolve::Resolver;
+use crate::marks::unpack_notes;
+use crate::notes::{Marked, Place};
+use crate::resolve::{self, Resolver};
 use crate::unpacked::UnpackedBlock;
 use crate::{Error, ProcessNumber, Tape};
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ pub struct Events<'a> {
     item_limit: u64,
     state: Resolver,
     block: UnpackedBlock,
+    current: Resolved,
     /// The block that comes after the current one, and where the current one lies.
     next_block: usize,
     frame: u64,
@@ -48,6 +50,7 @@ impl<'a> Events<'a> {
             item_limit: u64::MAX,
             state,
             block: UnpackedBlock::default(),
+            current: Resolved::EMPTY,
             next_block: 0,
             frame: 0,
             next_notes: 0,
@@ -116,23 +119,51 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next item, whether or not it lies in the range.
+    /// The next item, without copying it: for passes over whole tapes. `None` at the end, and
+    /// after an error.
     #[inline]
-    fn step(&mut self) -> Result<Option<Item>, Error> {
+    pub fn lend(&mut self) -> Result<Option<Lent<'_>>, Error> {
+        while !self.done {
+            match self.step() {
+                Ok(Step::Event) => {
+                    let index = self.current.index;
+                    if index >= self.range.start && index < self.range.end {
+                        return Ok(Some(Lent::Event(&self.current)));
+                    }
+                }
+                Ok(Step::Other(item)) => {
+                    if self.range.contains(&item.index()) {
+                        return Ok(Some(Lent::Other(item)));
+                    }
+                }
+                Ok(Step::End) => self.done = true,
+                Err(error) => {
+                    self.done = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next item, whether or not it lies in the range; an event goes to `current`.
+    #[inline]
+    fn step(&mut self) -> Result<Step, Error> {
         loop {
             if self.columns.notes {
                 if let Some(marked) = self.marked()? {
-                    return Ok(Some(marked));
+                    return Ok(Step::Other(marked));
                 }
             }
             if self.state.items >= self.item_limit || self.state.index >= self.range.end {
-                return Ok(None);
+                return Ok(Step::End);
             }
-            let step = self.state.step(&mut self.block);
+            let step = self.state.step(&mut self.block, &mut self.current);
             match step.map_err(|what| Error::Damaged { offset: self.frame, what })? {
-                Some(item) => return Ok(Some(item)),
-                None if !self.open_block()? => return Ok(None),
-                None => {}
+                resolve::Step::Event => return Ok(Step::Event),
+                resolve::Step::Release(release) => return Ok(Step::Other(Item::Release(release))),
+                resolve::Step::End if !self.open_block()? => return Ok(Step::End),
+                resolve::Step::End => {}
             }
         }
     }
@@ -159,32 +190,28 @@ impl<'a> Events<'a> {
         Ok(true)
     }
 
+    /// Whether all events have been read.
+    fn at_end(&self) -> bool {
+        self.next_block >= self.contents.blocks.len()
+            && self.block.item >= self.block.operations.len()
+    }
+
     /// The next note or sample, if it stands before the next event or release.
     #[inline]
     fn marked(&mut self) -> Result<Option<Item>, Error> {
         while self.notes.is_empty() {
             let Some(located) = self.contents.notes.get(self.next_notes) else { return Ok(None) };
-            let end = self.next_block >= self.contents.blocks.len()
-                && self.block.item >= self.block.operations.len();
-            if located.header.first.1 > self.state.items && !end {
+            if located.header.first.1 > self.state.items && !self.at_end() {
                 return Ok(None);
             }
             self.next_notes += 1;
             if located.header.last.0 < self.range.start {
                 continue;
             }
-            let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-            let bytes =
-                from.bytes(crate::column::Column::Notes).map_err(|why| why.at(located.frame))?;
-            let notes = read_notes(&located.header, &bytes);
-            let what = "its notes make no sense";
-            let offset = located.frame;
-            self.notes.extend(notes.map_err(|_| Error::Damaged { offset, what })?);
+            self.notes.extend(unpack_notes(self.tape, located)?);
         }
-        let due = |at: &Place, state: &Resolver| at.1 <= state.items;
-        let end = self.next_block >= self.contents.blocks.len()
-            && self.block.item >= self.block.operations.len();
-        let next = self.notes.pop_front_if(|(at, _)| end || due(at, &self.state));
+        let (items, end) = (self.state.items, self.at_end());
+        let next = self.notes.pop_front_if(|(at, _)| end || at.1 <= items);
         Ok(next.map(|((index, _), marked)| match marked {
             Marked::Note(note) => Item::Note { index, note },
             Marked::Sample(sample) => Item::Sample(sample),
@@ -197,23 +224,14 @@ impl Iterator for Events<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.done {
-            match self.step() {
-                Ok(Some(item)) => {
-                    let index = item.index();
-                    if index >= self.range.end {
-                        self.done = true;
-                    } else if index >= self.range.start {
-                        return Some(Ok(item));
-                    }
-                }
-                Ok(None) => self.done = true,
-                Err(error) => {
-                    self.done = true;
-                    return Some(Err(error));
-                }
-            }
-        }
-        None
+        self.lend().map(|lent| lent.map(Item::from)).transpose()
     }
+}
+
+/// What was read last.
+#[allow(clippy::large_enum_variant)] // nearly always an event, which is elsewhere
+enum Step {
+    End,
+    Event,
+    Other(Item),
 }

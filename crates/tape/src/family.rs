@@ -26,8 +26,6 @@ pub(crate) struct Heap {
     pub(crate) live: LiveMap,
     /// Early releases by thread.
     pub(crate) pending: HashMap<u32, Pending>,
-    /// The number of its first own allocation; blocks with smaller ones are inherited.
-    pub(crate) base: u64,
     /// Where its inherited blocks are looked up.
     origin: Option<u32>,
     /// Inherited blocks that it ended, by number, and when.
@@ -101,7 +99,6 @@ impl Family {
         self.heaps.push(Some(Box::new(Heap {
             live: LiveMap::default(),
             pending: HashMap::default(),
-            base: inherited.ordinal,
             origin: origin.map(|point| point.0),
             ended: HashMap::default(),
             graveyard: HashMap::default(),
@@ -312,11 +309,6 @@ impl Family {
 }
 
 impl Heap {
-    /// Whether it inherits.
-    pub(crate) fn inherits(&self) -> bool {
-        self.origin.is_some()
-    }
-
     #[inline]
     fn bury(&mut self, address: u64, block: Block, items: u64) {
         if block.ordinal < self.youngest_point {

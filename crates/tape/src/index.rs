@@ -34,9 +34,7 @@ pub(crate) struct BlockHeader {
     pub(crate) first_event: u64,
     pub(crate) first_item: u64,
     pub(crate) first_ordinal: u64,
-    #[expect(dead_code)]
     pub(crate) first_time: u64,
-    #[expect(dead_code)]
     pub(crate) last_time: u64,
     pub(crate) end: Tally,
 }

@@ -1,6 +1,7 @@
 //! What a reader gets: events with what they did to the live set, releases, notes, samples.
 
 use crate::event::{Event, Note, Sample};
+use heaptape_wire::event::Call;
 
 /// Which of the columns that a reader may skip are wanted; the fields of the others read as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,32 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// Nothing yet.
+    pub(crate) const EMPTY: Resolved = Resolved {
+        index: 0,
+        event: Event {
+            call: Call::Free,
+            thread: 0,
+            time: 0,
+            caller: 0,
+            address: 0,
+            size: 0,
+            slack: 0,
+            align: 0,
+            old: 0,
+        },
+        ordinal: None,
+        block: None,
+        early: false,
+        displaced: None,
+    };
+
+    /// Makes this the event `index` that did nothing yet.
+    #[inline]
+    pub(crate) fn clear(&mut self, index: u64) {
+        *self = Resolved { index, ..Resolved::EMPTY };
+    }
+
     /// For a successful reallocation of a known block: whether it got another place.
     pub fn moved(&self) -> Option<bool> {
         let reallocated = self.event.call.is_reallocation() && self.event.address != 0;
@@ -101,6 +128,36 @@ pub enum Item {
     },
     /// A sample.
     Sample(Sample),
+}
+
+/// The same, lent by the stream: an event is not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lent<'a> {
+    /// A heap call.
+    Event(&'a Resolved),
+    /// Anything else, never an [`Item::Event`].
+    Other(Item),
+}
+
+impl Lent<'_> {
+    /// The index of the event, or of the event that comes next.
+    #[inline]
+    pub fn index(&self) -> u64 {
+        match self {
+            Lent::Event(resolved) => resolved.index,
+            Lent::Other(item) => item.index(),
+        }
+    }
+}
+
+impl From<Lent<'_>> for Item {
+    #[inline]
+    fn from(lent: Lent<'_>) -> Item {
+        match lent {
+            Lent::Event(resolved) => Item::Event(*resolved),
+            Lent::Other(item) => item,
+        }
+    }
 }
 
 impl Item {

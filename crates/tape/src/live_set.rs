@@ -73,9 +73,7 @@ fn own_blocks(
     ended: &mut HashSet<u64>,
 ) -> Result<Vec<LiveBlock>, Error> {
     let mut events = Events::until(tape, process, moment)?;
-    for item in events.by_ref() {
-        item?;
-    }
+    while events.lend()?.is_some() {}
     let state = events.state();
     let waiting = state.waiting().filter_map(|old| {
         let held =

@@ -83,17 +83,14 @@ impl RawNotes {
 /// The header of a frame of notes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotesHeader {
-    pub(crate) notes: u64,
-    pub(crate) samples: u64,
     pub(crate) first: Place,
     pub(crate) last: Place,
 }
 
 impl NotesHeader {
     pub(crate) fn read(fields: &mut FieldReader<'_>) -> Result<NotesHeader, Truncated> {
+        let (_notes, _samples) = (fields.number()?, fields.number()?);
         Ok(NotesHeader {
-            notes: fields.number()?,
-            samples: fields.number()?,
             first: (fields.number()?, fields.number()?),
             last: (fields.number()?, fields.number()?),
         })

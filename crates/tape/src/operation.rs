@@ -77,24 +77,54 @@ impl Operation {
     /// Takes the byte apart; `None` if no operation has it.
     #[inline]
     pub(crate) fn deed(self) -> Option<Deed> {
-        let code = self.0 & 0xf;
-        let flags = self.0 >> 4;
-        if code == 0 {
-            return (flags <= 1).then_some(Deed::EarlyRelease { known: flags == 0 });
-        }
-        let call = Call::from_code(code)?;
-        if call.is_release() {
-            (flags <= 1).then_some(Deed::Release { call, known: flags == 0 })
-        } else if call.is_reallocation() {
-            let old = [Old::Known, Old::None, Old::Unknown, Old::Released][usize::from(flags & 3)];
-            let outcome = [Outcome::InPlace, Outcome::Moved, Outcome::Failed, Outcome::Freed]
-                [usize::from(flags >> 2)];
-            let sound = old != Old::None || matches!(outcome, Outcome::Moved | Outcome::Failed);
-            sound.then_some(Deed::Reallocate { call, old, outcome })
-        } else {
-            let (failed, aligned) = (flags & 1 != 0, flags & 2 != 0);
-            (flags <= 3).then_some(Deed::Allocate { call, failed, aligned })
-        }
+        DEEDS[usize::from(self.0)]
+    }
+}
+
+/// Every byte taken apart: a table, since the reader asks for each event.
+static DEEDS: [Option<Deed>; 256] = {
+    let mut all = [None; 256];
+    let mut byte = 0;
+    while byte < all.len() {
+        all[byte] = take_apart(byte as u8);
+        byte += 1;
+    }
+    all
+};
+
+const fn take_apart(byte: u8) -> Option<Deed> {
+    let (code, flags) = (byte & 0xf, byte >> 4);
+    let known = flags == 0;
+    if code == 0 {
+        return if flags <= 1 { Some(Deed::EarlyRelease { known }) } else { None };
+    }
+    let Some(call) = Call::from_code(code) else { return None };
+    if call.is_reallocation() {
+        return reallocation(call, flags);
+    }
+    if call.is_release() {
+        return if flags <= 1 { Some(Deed::Release { call, known }) } else { None };
+    }
+    let (failed, aligned) = (flags & 1 != 0, flags & 2 != 0);
+    if flags <= 3 { Some(Deed::Allocate { call, failed, aligned }) } else { None }
+}
+
+const fn reallocation(call: Call, flags: u8) -> Option<Deed> {
+    let old = match flags & 3 {
+        0 => Old::Known,
+        1 => Old::None,
+        2 => Old::Unknown,
+        _ => Old::Released,
+    };
+    let outcome = match flags >> 2 {
+        0 => Outcome::InPlace,
+        1 => Outcome::Moved,
+        2 => Outcome::Failed,
+        _ => Outcome::Freed,
+    };
+    match (old, outcome) {
+        (Old::None, Outcome::InPlace | Outcome::Freed) => None,
+        _ => Some(Deed::Reallocate { call, old, outcome }),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::events::Events;
 use crate::index::{Contents, Located, ProcessContents};
-use crate::item::Columns;
+use crate::item::{Columns, Item};
 use crate::live_set::{LiveBlock, Moment, live_at};
+use crate::marks::Marks;
 use crate::source::{Payload, Source};
 use crate::summary::Summary;
 use crate::{Error, ProcessNumber};
@@ -68,6 +69,35 @@ impl Tape {
     /// What a forked process inherited, by address; nothing for others.
     pub fn inherited(&self, process: ProcessNumber) -> Result<Vec<LiveBlock>, Error> {
         live_at(self, process, Moment::Items(0))
+    }
+
+    /// The notes and samples of a process, in order; no event is read.
+    pub fn marks(&self, process: ProcessNumber) -> Result<Marks<'_>, Error> {
+        Ok(Marks::new(self, self.process(process)?))
+    }
+
+    /// The index of the last event of a process that happened at or before `time` (milliseconds
+    /// since the recording began) as the coarse clock has it; `None` if all came later.
+    pub fn index_at(&self, process: ProcessNumber, time: u64) -> Result<Option<u64>, Error> {
+        let blocks = &self.process(process)?.blocks;
+        let Some(block) = blocks.iter().rev().find(|block| block.header.first_time <= time) else {
+            return Ok(None);
+        };
+        let header = &block.header;
+        if header.last_time <= time {
+            return Ok(header.end.events.checked_sub(1));
+        }
+        let range = header.first_event..header.end.events;
+        let columns = Columns { time: true, ..Columns::REPLAY };
+        let mut last = header.first_event.checked_sub(1);
+        for item in self.events_with(process, range, columns)? {
+            match item? {
+                Item::Event(resolved) if resolved.event.time <= time => last = Some(resolved.index),
+                Item::Event(_) => break,
+                _ => {}
+            }
+        }
+        Ok(last)
     }
 
     pub(crate) fn process(&self, process: ProcessNumber) -> Result<&ProcessContents, Error> {

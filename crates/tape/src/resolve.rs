@@ -6,13 +6,12 @@
 use crate::age::Ages;
 use crate::births::{Births, Held};
 use crate::event::Event;
-use crate::item::{Columns, Item, OldBlock, Release, Resolved};
+use crate::item::{Columns, OldBlock, Release, Resolved};
 use crate::keyframe::{Keyframe, KeyframeHeader};
 use crate::operation::{Deed, Old, Operation, Outcome};
 use crate::place::PlaceModel;
 use crate::unpacked::UnpackedBlock;
 use hashbrown::{HashMap, HashSet};
-use heaptape_wire::event::Call;
 
 /// The block contradicts itself; the text says how.
 pub(crate) type Broken = &'static str;
@@ -24,6 +23,13 @@ const SHORT: Broken = "a column of events is too short";
 struct Waiting {
     address: u64,
     block: Option<OldBlock>,
+}
+
+/// What the next item was.
+pub(crate) enum Step {
+    End,
+    Event,
+    Release(Release),
 }
 
 /// The state of a process while its items are read in order.
@@ -168,45 +174,33 @@ impl Resolver {
         }
     }
 
-    /// Reads the next item of `block`; `None` at its end.
+    /// Reads the next item of `block`; an event goes to `out`.
     #[inline]
-    pub(crate) fn step(&mut self, block: &mut UnpackedBlock) -> Result<Option<Item>, Broken> {
-        let Some(&operation) = block.operations.get(block.item) else { return Ok(None) };
+    pub(crate) fn step(
+        &mut self,
+        block: &mut UnpackedBlock,
+        out: &mut Resolved,
+    ) -> Result<Step, Broken> {
+        let Some(&operation) = block.operations.get(block.item) else { return Ok(Step::End) };
         let deed = Operation(operation).deed().ok_or("an operation does not exist")?;
         let thread = block.threads.next() as u32;
         let time = block.times.next();
-        let item = match deed {
+        let step = match deed {
             Deed::EarlyRelease { known } => {
-                Item::Release(self.release(block, known, thread, time)?)
+                Step::Release(self.release(block, known, thread, time)?)
             }
             _ => {
-                let caller = block.callers.next().unwrap_or(0);
-                let mut resolved = Resolved {
-                    index: self.index,
-                    event: Event {
-                        call: Call::Free,
-                        thread,
-                        time,
-                        caller,
-                        address: 0,
-                        size: 0,
-                        slack: 0,
-                        align: 0,
-                        old: 0,
-                    },
-                    ordinal: None,
-                    block: None,
-                    early: false,
-                    displaced: None,
-                };
-                self.event(block, deed, &mut resolved)?;
+                out.clear(self.index);
+                (out.event.thread, out.event.time) = (thread, time);
+                out.event.caller = block.callers.next().unwrap_or(0);
+                self.event(block, deed, out)?;
                 self.index = self.index.wrapping_add(1);
-                Item::Event(resolved)
+                Step::Event
             }
         };
         block.item += 1;
         self.items = self.items.wrapping_add(1);
-        Ok(Some(item))
+        Ok(step)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Holds a tape against the rules of an allocator: no two live blocks may overlap.
 
-use crate::item::{Columns, Item};
+use crate::item::{Columns, Item, Lent};
 use crate::{Error, ProcessNumber, Tape};
 use std::collections::BTreeMap;
 
@@ -46,12 +46,13 @@ pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
         live.insert(block.address, block.size);
     }
     let columns = Columns { slack: true, address: true, ..Columns::REPLAY };
-    for item in tape.events_with(process, 0..u64::MAX, columns)? {
-        match item? {
-            Item::Release(release) => {
+    let mut events = tape.events_with(process, 0..u64::MAX, columns)?;
+    while let Some(item) = events.lend()? {
+        match item {
+            Lent::Other(Item::Release(release)) => {
                 live.remove(&release.address);
             }
-            Item::Event(resolved) => {
+            Lent::Event(resolved) => {
                 let event = &resolved.event;
                 verdict.events += 1;
                 let freed = if event.call.is_release() { event.address } else { event.old };
@@ -72,7 +73,7 @@ pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
                     verdict.place(&mut live, resolved.index, event.address, event.size);
                 }
             }
-            Item::Note { .. } | Item::Sample(_) => {}
+            Lent::Other(_) => {}
         }
     }
     Ok(verdict)

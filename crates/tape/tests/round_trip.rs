@@ -58,3 +58,107 @@ proptest! {
         compare(&steps, keyframes);
     }
 }
+
+/// All items of all processes, as far as they can be read; must not panic.
+fn read_all(tape: &Tape) -> (Vec<Vec<Item>>, bool) {
+    let mut whole = true;
+    let processes = tape.summary().processes.iter().map(|process| {
+        let items = tape.events(process.number, 0..u64::MAX).map(|events| {
+            let items = events.map_while(|item| item.inspect_err(|_| whole = false).ok());
+            items.collect()
+        });
+        items.unwrap_or_default()
+    });
+    (processes.collect(), whole)
+}
+
+/// Everything else that a reader may ask; must not panic.
+fn ask_all(tape: &Tape) {
+    for process in &tape.summary().processes {
+        let middle = process.events / 2;
+        let _ = tape.live_at(process.number, middle);
+        let _ = tape.live_at(process.number, u64::MAX);
+        let _ = verify(tape, process.number);
+        let _ = tape.events(process.number, middle..u64::MAX).map(|events| events.count());
+        let _ = tape.marks(process.number).map(|marks| marks.count());
+        let _ = tape.index_at(process.number, 20);
+    }
+}
+
+fn is_prefix(of: &[Vec<Item>], these: &[Vec<Item>]) -> bool {
+    // A mark whose events were cut off stands at the end.
+    let events = |items: &[Item]| {
+        items.iter().filter(|i| matches!(i, Item::Event(_))).cloned().collect::<Vec<_>>()
+    };
+    these.len() <= of.len()
+        && these.iter().zip(of).all(|(these, all)| events(all).starts_with(&events(these)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tape_cut_anywhere_is_read_up_to_its_last_whole_frame(
+        steps in prop::collection::vec(step(), 20..60),
+    ) {
+        let (bytes, _) = play(&steps, 20);
+        let (all, whole) = read_all(&Tape::from_bytes(bytes.clone()).unwrap());
+        prop_assert!(whole);
+        let mut events = 0;
+        for len in 0..bytes.len() {
+            let cut = Tape::from_bytes(bytes[..len].to_vec());
+            let Ok(cut) = cut else { prop_assert!(len == 0); continue };
+            let summary = cut.summary();
+            prop_assert!(!summary.complete || len + 20 >= bytes.len());
+            prop_assert!(summary.events >= events);
+            events = summary.events;
+            let (read, whole) = read_all(&cut);
+            prop_assert!(whole);
+            prop_assert!(is_prefix(&all, &read));
+            let count = |items: &[Item]| items.iter().filter(|i| matches!(i, Item::Event(_))).count();
+            prop_assert_eq!(read.iter().map(|items| count(items) as u64).sum::<u64>(), events);
+            if len % 97 == 0 {
+                ask_all(&cut);
+            }
+        }
+        prop_assert_eq!(events, all.iter().flatten().filter(|i| matches!(i, Item::Event(_))).count() as u64);
+    }
+
+    #[test]
+    fn a_flipped_byte_is_noticed_and_never_panics(
+        steps in prop::collection::vec(step(), 20..60),
+        flip in 1u8..=255,
+    ) {
+        let (bytes, _) = play(&steps, 20);
+        let (all, _) = read_all(&Tape::from_bytes(bytes.clone()).unwrap());
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= flip;
+            let Ok(tape) = Tape::from_bytes(bytes) else { continue };
+            let (read, _) = read_all(&tape);
+            prop_assert!(is_prefix(&all, &read));
+            if at % 7 == 0 {
+                ask_all(&tape);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tape_is_named_so() {
+    let foreign = Tape::from_bytes(b"\x7fELF and so on, long enough to be a tape".to_vec());
+    assert!(matches!(foreign, Err(Error::Foreign)));
+    assert!(matches!(Tape::from_bytes(Vec::new()), Err(Error::Foreign)));
+    let (mut bytes, _) = play(&[], 1);
+    bytes[8] = 9;
+    assert!(matches!(Tape::from_bytes(bytes), Err(Error::Damaged { offset: 0, .. })));
+}
+
+#[test]
+fn a_later_version_is_named_so() {
+    let mut bytes = b"HEAPTAPE\x07\0\0\0".to_vec();
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    let error = Tape::from_bytes(bytes).err().unwrap();
+    assert!(matches!(error, Error::Future { found: 7, known: 1 }));
+    assert!(error.to_string().contains("use a newer heaptape"));
+}

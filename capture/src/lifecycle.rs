@@ -346,7 +346,7 @@ impl Patience {
     const STOPPED_MS: u64 = 2000;
     /// What one round counts at the most: the program itself may have been stopped meanwhile.
     const ROUND_MS: u64 = 20;
-    const SPINS: u32 = 200;
+    const SPINS: u32 = 16;
 
     fn new() -> Patience {
         let session = arena().session();

@@ -405,11 +405,16 @@ pub fn claim_now(
     owner: Owner,
     prefers_small: bool,
 ) -> Option<(*mut u8, usize)> {
+    let session = arena.session();
+    let bound = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
     let small = || {
-        let start = arena.session().small_hint.load(Ordering::Relaxed) as usize;
-        chunk::claim(arena.small_owners(), start, owner).map(|i| (arena.small(i), SMALL_BYTES))
+        let (start, end) = (bound(&session.small_start), bound(&session.small_end));
+        let owners = arena.small_owners().get(start..end)?;
+        chunk::claim(owners, owner).map(|i| (arena.small(start + i), SMALL_BYTES))
     };
-    let large =
-        || chunk::claim(arena.large_owners(), 0, owner).map(|i| (arena.large(i), LARGE_BYTES));
+    let large = || {
+        let owners = arena.large_owners().get(..bound(&session.large_end))?;
+        chunk::claim(owners, owner).map(|i| (arena.large(i), LARGE_BYTES))
+    };
     if prefers_small { small().or_else(large) } else { large().or_else(small) }
 }

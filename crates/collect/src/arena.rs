@@ -168,13 +168,18 @@ impl SharedArena {
             return false;
         }
         self.extents += 1;
+        let session = self.arena.session();
         if large {
             self.large_extents += 1;
             self.release(Chunk::Large(extent));
+            session.large_end.store(extent as u32 + 1, Ordering::Release);
         } else {
-            for small in extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT {
-                self.release(Chunk::Small(small));
+            let smalls = extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT;
+            smalls.clone().for_each(|small| self.release(Chunk::Small(small)));
+            if session.small_end.load(Ordering::Relaxed) == 0 {
+                session.small_start.store(smalls.start as u32, Ordering::Relaxed);
             }
+            session.small_end.store(smalls.end as u32, Ordering::Release);
         }
         true
     }

@@ -63,9 +63,9 @@ impl Owner {
     }
 }
 
-/// Claims the first free chunk of `owners` at or after `start` for `owner`; `None` when there is none.
-pub fn claim(owners: &[AtomicU64], start: usize, owner: Owner) -> Option<usize> {
-    for (index, word) in owners.iter().enumerate().skip(start) {
+/// Claims the first free chunk of `owners` for `owner`; `None` when there is none.
+pub fn claim(owners: &[AtomicU64], owner: Owner) -> Option<usize> {
+    for (index, word) in owners.iter().enumerate() {
         if word.load(Ordering::Relaxed) == FREE
             && word
                 .compare_exchange(FREE, owner.to_word(), Ordering::AcqRel, Ordering::Relaxed)

@@ -77,8 +77,12 @@ pub struct Session {
     stamp: AtomicU32,
     /// Ticks of the time stamp counter in a millisecond.
     pub tsc_per_ms: AtomicU32,
-    /// The first small chunk that may be free.
-    pub small_hint: AtomicU32,
+    /// Extents that were ever offered as a large chunk lie before this one.
+    pub large_end: AtomicU32,
+    /// Small chunks that were ever offered lie from here …
+    pub small_start: AtomicU32,
+    /// … up to here.
+    pub small_end: AtomicU32,
     /// Processes that found no free slot.
     pub turned_away: AtomicU32,
     /// Threads that wait for a chunk.
@@ -87,7 +91,7 @@ pub struct Session {
     pub slots_ready: AtomicU32,
     /// Registrations so far, which puts them in order.
     pub registered: AtomicU32,
-    _pad: [AtomicU32; 3],
+    _pad: [AtomicU32; 1],
     /// A robust process-shared mutex that the collector holds as long as it lives.
     pub guard: Guard,
     clock: ClockLine,

@@ -23,7 +23,7 @@ fn a_chunk_has_one_owner_at_a_time() {
             .map(|i| {
                 let (owners, users) = (owners.clone(), users.clone());
                 thread::spawn(move || {
-                    if let Some(index) = claim(&owners[..], 0, owner(i)) {
+                    if let Some(index) = claim(&owners[..], owner(i)) {
                         assert_eq!(users.fetch_add(1, Ordering::Relaxed), 0);
                         users.fetch_sub(1, Ordering::Relaxed);
                         // Drained at once: offered again.
@@ -79,7 +79,7 @@ fn a_chunk_that_is_offered_again_is_blank() {
         let next = {
             let (owners, header) = (owners.clone(), header.clone());
             thread::spawn(move || {
-                if claim(&owners[..], 0, owner(1)).is_some() {
+                if claim(&owners[..], owner(1)).is_some() {
                     header.open(2, 64);
                 }
             })

@@ -1,11 +1,12 @@
 //! `heaptape record`: every heap call of a program and its children, onto a tape.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use heaptape_collect::{Error, Exit, Launch, Outcome, Output, Recording, Watch, record};
+use heaptape_proc::job;
 use heaptape_report::size::Size;
 
 use crate::args;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
 
 fn recording(args: args::Record) -> Result<Recording> {
     let output = match args.output {
-        Some(path) => Output::Named(path),
+        Some(path) => Output::Named(with_rank(path)?),
         None => {
             let command = Path::new(&args.command[0]);
             let stem = command.file_name().unwrap_or(command.as_os_str());
@@ -64,6 +65,15 @@ fn recording(args: args::Record) -> Result<Recording> {
         no_wait: args.no_wait,
         max_size: args.max_size,
     })
+}
+
+/// The name with our own MPI rank for `%r`.
+fn with_rank(path: PathBuf) -> Result<PathBuf> {
+    let Some(text) = path.to_str().filter(|text| text.contains("%r")) else { return Ok(path) };
+    let Some(job) = job::find(|name| std::env::var(name).ok()) else {
+        bail!("{text} has %r in its name, but no MPI launcher gave this process a rank");
+    };
+    Ok(text.replace("%r", &job.rank.to_string()).into())
 }
 
 /// The command's own status; 128 + n when signal n ended it.

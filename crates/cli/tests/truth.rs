@@ -43,6 +43,23 @@ fn eight_threads_free_and_resize_across_threads() {
 }
 
 #[test]
+fn the_order_holds_while_threads_fight_over_blocks() {
+    let program = program("exchange");
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    for threads in ["2", "8"] {
+        let command = [program.as_os_str(), OsStr::new(threads), OsStr::new("400000")];
+        let outcome = run(&mut record(&file, &[], &command));
+        assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+        let info = tape::info(&file);
+        tape::assert_sound(&info);
+        assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+        // All blocks of the program were freed; libc keeps one or two a thread.
+        assert!(tape::number(&info, "/processes/0/end/blocks") <= 20, "{info}");
+    }
+}
+
+#[test]
 fn a_thousand_short_threads() {
     exact_simple("shorts", 0);
 }

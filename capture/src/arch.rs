@@ -45,21 +45,14 @@ pub fn ask(number: usize) -> u32 {
     unsafe { syscall(number, [0; 6]) as u32 }
 }
 
-/// The time stamp counter, read no later than any store after it becomes visible.
-#[inline(always)]
-pub fn stamp_before() -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: reads a register. A later store can't be seen by others before this has retired.
-    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nostack)) };
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// The time stamp counter, read after every load before it has its value.
+/// The time stamp counter, read after every load before it has its value, and before any store after it
+/// can be seen.
 ///
-/// Without the fence the processor may read the counter early, and the block that another thread
-/// released would seem to have been handed out before.
+/// The second comes by itself: a store is seen after it has retired, and that is after this has. The
+/// first takes the fence. Without it the processor may read the counter before the load that handed
+/// the block over, and its release by this thread would seem to come before its allocation by another.
 #[inline(always)]
-pub fn stamp_after() -> u64 {
+pub fn stamp() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reads a register.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack)) };

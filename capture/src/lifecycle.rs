@@ -353,7 +353,7 @@ impl Patience {
         Patience {
             rounds: 0,
             beat: session.heartbeat(),
-            last: arch::stamp_before(),
+            last: arch::stamp(),
             waited: 0,
             silent: 0,
             ticks_per_ms: u64::from(session.tsc_per_ms.load(Ordering::Relaxed)),
@@ -373,7 +373,7 @@ impl Patience {
                 syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]);
             }
         }
-        let now = arch::stamp_before();
+        let now = arch::stamp();
         let round = now.saturating_sub(self.last).min(Self::ROUND_MS * self.ticks_per_ms);
         self.last = now;
         self.waited += round;

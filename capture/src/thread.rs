@@ -70,19 +70,10 @@ pub const BY_TSC: u32 = 1;
 pub const BY_COUNTER: u32 = 2;
 
 #[inline(always)]
-fn stamp_before() -> Option<u64> {
+fn stamp() -> Option<u64> {
     match STAMPING.load(Ordering::Relaxed) {
         UNSTAMPED => None,
-        BY_TSC => Some(arch::stamp_before()),
-        _ => Some(next_count()),
-    }
-}
-
-#[inline(always)]
-fn stamp_after() -> Option<u64> {
-    match STAMPING.load(Ordering::Relaxed) {
-        UNSTAMPED => None,
-        BY_TSC => Some(arch::stamp_after()),
+        BY_TSC => Some(arch::stamp()),
         _ => Some(next_count()),
     }
 }
@@ -147,7 +138,7 @@ unsafe fn write(slot: *mut ThreadSlot, write: impl FnOnce(&mut Cursor)) {
 /// Records an allocation that has just been made (or has failed: address 0).
 #[inline(always)]
 pub fn allocation(call: Call, a: &Allocation) {
-    let stamp = stamp_after();
+    let stamp = stamp();
     let slot = ready(EVENT_BYTES);
     if slot.is_null() {
         return;
@@ -241,7 +232,7 @@ pub fn release(call: Call, address: u64, caller: u64) {
     if slot.is_null() {
         return;
     }
-    let stamp = stamp_before();
+    let stamp = stamp();
     // SAFETY: `ready` gave the slot for the longest event.
     unsafe { write(slot, |out| put_release(out, call, address, caller, stamp)) };
 }
@@ -257,7 +248,7 @@ pub fn begin_reallocation(old: u64) -> bool {
     if slot.is_null() {
         return false;
     }
-    let stamp = stamp_before().unwrap_or(0);
+    let stamp = stamp().unwrap_or(0);
     // SAFETY: `ready` gave the slot for the longest event.
     unsafe { write(slot, |out| put_realloc_begin(out, old, stamp)) };
     true
@@ -266,7 +257,7 @@ pub fn begin_reallocation(old: u64) -> bool {
 /// Records a reallocation that has just been made (or has failed).
 #[inline(always)]
 pub fn reallocation(call: Call, a: &Allocation, old: u64, begun: bool) {
-    let stamp = stamp_after();
+    let stamp = stamp();
     let slot = ready(EVENT_BYTES);
     if slot.is_null() {
         return;
@@ -287,7 +278,7 @@ pub fn free_null() {
 
 /// Records something that is not a heap call.
 pub fn note(kind: NoteKind, caller: usize, args: &[u64], text: &[u8]) {
-    let stamp = stamp_after();
+    let stamp = stamp();
     let words = note::note_words(args.len(), text.len().min(note::MAX_TEXT), stamp.is_some()) + 1;
     let slot = ready(words * 8);
     if slot.is_null() {

@@ -127,6 +127,8 @@ impl Contents {
             }
             offset = end;
         }
+        // The trailer is missing, so the file is cut, were it by its last byte alone.
+        contents.whole = false;
         Ok(contents)
     }
 

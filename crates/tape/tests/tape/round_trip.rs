@@ -1,10 +1,9 @@
 //! What is written is what is read, for any stream of events; and a tape that is cut or damaged
 //! is read as far as it goes.
 
-mod model;
-
+use crate::arbitrary::step;
+use crate::model::{Step, play, without_early_ages};
 use heaptape_tape::*;
-use model::{Step, play, step, without_early_ages};
 use proptest::prelude::*;
 
 fn read(tape: &Tape, process: u32, from: u64, to: u64) -> Vec<Item> {

@@ -101,6 +101,12 @@ impl<'a> FieldReader<'a> {
         Err(Truncated)
     }
 
+    /// A number of allocations; one that no process can reach is none.
+    pub(crate) fn ordinal(&mut self) -> Result<u64, Truncated> {
+        self.number()
+            .and_then(|ordinal| if ordinal < 1 << 62 { Ok(ordinal) } else { Err(Truncated) })
+    }
+
     pub(crate) fn option(&mut self) -> Result<Option<u64>, Truncated> {
         Ok(self.number()?.checked_sub(1))
     }

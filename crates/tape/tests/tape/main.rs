@@ -5,5 +5,6 @@ mod forks;
 mod format_page;
 mod golden;
 mod model;
+mod reseal;
 mod round_trip;
 mod story;

@@ -280,3 +280,37 @@ pub(crate) fn delta(from: u64, to: u64) -> u64 {
 pub(crate) fn undelta(from: u64, delta: u64) -> u64 {
     from.wrapping_add(unzigzag(delta) as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_split_as_the_page_says() {
+        let page = include_str!("../../../docs/tape-format.md");
+        let (_, from) = page.split_once("```columns\n").unwrap();
+        let (examples, _) = from.split_once("```").unwrap();
+        for example in examples.lines() {
+            let (number, streams) = example.split_once(" = ").unwrap();
+            let streams: Vec<Vec<u8>> = streams
+                .split('|')
+                .map(|stream| stream.split_whitespace())
+                .map(|bytes| bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect())
+                .collect();
+            let mut parts = <[Vec<u8>; 3]>::default();
+            split(number.parse().unwrap(), &mut parts);
+            assert_eq!(parts.as_slice(), streams);
+            let [first, second, third] = &parts;
+            assert_eq!(join(first, second, third), Some(vec![number.parse().unwrap()]));
+        }
+    }
+
+    #[test]
+    fn a_difference_comes_back_from_either_end() {
+        for from in [0, 1, u64::MAX, 1 << 63] {
+            for to in [0, 1, u64::MAX, 1 << 63] {
+                assert_eq!(undelta(from, delta(from, to)), to);
+            }
+        }
+    }
+}

@@ -150,10 +150,10 @@ impl<'a> Events<'a> {
     #[inline]
     fn step(&mut self) -> Result<Step, Error> {
         loop {
-            if self.columns.notes {
-                if let Some(marked) = self.marked()? {
-                    return Ok(Step::Other(marked));
-                }
+            if self.columns.notes
+                && let Some(marked) = self.marked()?
+            {
+                return Ok(Step::Other(marked));
             }
             if self.state.items >= self.item_limit || self.state.index >= self.range.end {
                 return Ok(Step::End);
@@ -211,8 +211,10 @@ impl<'a> Events<'a> {
             self.notes.extend(unpack_notes(self.tape, located)?);
         }
         let (items, end) = (self.state.items, self.at_end());
-        let next = self.notes.pop_front_if(|(at, _)| end || at.1 <= items);
-        Ok(next.map(|((index, _), marked)| match marked {
+        if !self.notes.front().is_some_and(|(at, _)| end || at.1 <= items) {
+            return Ok(None);
+        }
+        Ok(self.notes.pop_front().map(|((index, _), marked)| match marked {
             Marked::Note(note) => Item::Note { index, note },
             Marked::Sample(sample) => Item::Sample(sample),
         }))

@@ -284,31 +284,50 @@ impl Family {
         }
     }
 
-    /// The block at `address` as of a fork point.
+    /// The block at `address` as of a fork point: that of the nearest ancestor which had one, if
+    /// none of those between ended it before its own child was forked.
     fn find(&self, point: u32, address: u64) -> Option<Block> {
+        let mut at = point;
+        let block = loop {
+            let (point, heap) = self.moment(at)?;
+            match heap.block_at(address, point) {
+                Some(block) => break block,
+                None => at = heap.origin?,
+            }
+        };
+        let mut between = point;
+        while between != at {
+            let (point, heap) = self.moment(between)?;
+            if heap.ended.get(&block.ordinal).is_some_and(|&ended| ended < point.items) {
+                return None;
+            }
+            between = heap.origin?;
+        }
+        Some(block)
+    }
+
+    /// A fork point and the heap that it is a moment of.
+    fn moment(&self, point: u32) -> Option<(&Point, &Heap)> {
         let point = self.points.get(&point)?;
-        let heap = self.heaps.get(point.owner as usize)?.as_ref()?;
-        if let Some(block) = heap.live.get(address).filter(|b| b.ordinal < point.ordinal) {
+        Some((point, self.heaps.get(point.owner as usize)?.as_ref()?))
+    }
+}
+
+impl Heap {
+    /// The block at `address` as of a fork point of this heap, inherited ones left out.
+    fn block_at(&self, address: u64, point: &Point) -> Option<Block> {
+        if let Some(block) = self.live.get(address).filter(|b| b.ordinal < point.ordinal) {
             return Some(block);
         }
-        let dead = heap.graveyard.get(&address).into_iter().flatten();
+        let dead = self.graveyard.get(&address).into_iter().flatten();
         let mut dead = dead.filter(|(b, died)| b.ordinal < point.ordinal && *died >= point.items);
         if let Some(&(block, _)) = dead.next() {
             return Some(block);
         }
         let waiting = point.pending.iter().filter(|p| p.address == address);
-        if let Some(block) = waiting.filter_map(|p| p.block).max_by_key(|b| b.ordinal) {
-            return Some(block);
-        }
-        let block = self.find(heap.origin?, address)?;
-        match heap.ended.get(&block.ordinal) {
-            Some(&ended) if ended < point.items => None,
-            _ => Some(block),
-        }
+        waiting.filter_map(|p| p.block).max_by_key(|block| block.ordinal)
     }
-}
 
-impl Heap {
     #[inline]
     fn bury(&mut self, address: u64, block: Block, items: u64) {
         if block.ordinal < self.youngest_point {

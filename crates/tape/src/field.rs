@@ -101,6 +101,12 @@ impl<'a> FieldReader<'a> {
         Err(Truncated)
     }
 
+    /// A number of allocations; one that no process can reach is none.
+    pub(crate) fn ordinal(&mut self) -> Result<u64, Truncated> {
+        self.number()
+            .and_then(|ordinal| if ordinal < 1 << 62 { Ok(ordinal) } else { Err(Truncated) })
+    }
+
     pub(crate) fn option(&mut self) -> Result<Option<u64>, Truncated> {
         Ok(self.number()?.checked_sub(1))
     }
@@ -139,5 +145,31 @@ impl<'a> FieldReader<'a> {
             all.push(self.string()?);
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_the_page_says() {
+        let page = include_str!("../../../docs/tape-format.md");
+        let (_, from) = page.split_once("```fields\n").unwrap();
+        let (examples, _) = from.split_once("```").unwrap();
+        for example in examples.lines() {
+            let (number, bytes) = example.split_once(" = ").unwrap();
+            let bytes = bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+            let bytes: Vec<u8> = bytes.collect();
+            let number: u64 = number.parse().unwrap();
+            assert_eq!(FieldWriter::new().number(number).bytes, bytes);
+            assert_eq!(FieldReader::new(&bytes).number(), Ok(number));
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_end_are_refused() {
+        assert_eq!(FieldReader::new(&[0x80; 9]).number(), Err(Truncated));
+        assert_eq!(FieldReader::new(&[0x80; 20]).number(), Err(Truncated));
     }
 }

@@ -260,7 +260,7 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
     let rank = fields.option()?.map(u32::try_from).transpose().map_err(|_| Truncated)?;
     let command = fields.strings()?;
     let forked = fields.number()? != 0;
-    let (events, forked_items, base) = (fields.number()?, fields.number()?, fields.number()?);
+    let (events, forked_items, base) = (fields.number()?, fields.number()?, fields.ordinal()?);
     let (blocks, requested) = (fields.number()?, fields.number()?);
     let tally = Tally::inheriting(base, blocks, requested);
     let summary = ProcessSummary {

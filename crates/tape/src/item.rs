@@ -91,7 +91,7 @@ impl Resolved {
     /// For a successful reallocation of a known block: whether it got another place.
     pub fn moved(&self) -> Option<bool> {
         let reallocated = self.event.call.is_reallocation() && self.event.address != 0;
-        (reallocated && self.event.old != 0).then(|| self.event.old != self.event.address)
+        (reallocated && self.event.old != 0).then_some(self.event.old != self.event.address)
     }
 }
 

@@ -85,7 +85,7 @@ impl KeyframeHeader {
         Ok(KeyframeHeader {
             events: fields.number()?,
             items: fields.number()?,
-            ordinal: fields.number()?,
+            ordinal: fields.ordinal()?,
         })
     }
 }

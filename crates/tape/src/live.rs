@@ -34,13 +34,11 @@ impl Entry {
             && block.size < 1 << SIZE_BITS
             && block.ordinal < 1 << COUNT_BITS
             && block.birth < 1 << COUNT_BITS;
-        fits.then(|| {
-            Entry([
-                address | block.slack << ADDRESS_BITS,
-                block.ordinal | (block.size & HALF_SIZE) << COUNT_BITS,
-                block.birth | block.size >> (SIZE_BITS / 2) << COUNT_BITS,
-            ])
-        })
+        fits.then_some(Entry([
+            address | block.slack << ADDRESS_BITS,
+            block.ordinal | (block.size & HALF_SIZE) << COUNT_BITS,
+            block.birth | block.size >> (SIZE_BITS / 2) << COUNT_BITS,
+        ]))
     }
 
     fn address(&self) -> u64 {

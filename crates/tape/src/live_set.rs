@@ -137,6 +137,6 @@ fn fill(mut from: UnpackedBlock, mut index: u64, births: &mut [LiveBlock]) {
         if let Some(block) = births.next_if(|block| block.birth == index) {
             (block.thread, block.time, block.caller, block.align) = (thread, time, caller, align);
         }
-        index += 1;
+        index = index.wrapping_add(1);
     }
 }

@@ -1,10 +1,10 @@
 //! What is written is what is read, for any stream of events; and a tape that is cut or damaged
 //! is read as far as it goes.
 
-mod model;
-
+use crate::arbitrary::step;
+use crate::model::{Step, play, without_early_ages};
+use crate::reseal::reseal;
 use heaptape_tape::*;
-use model::{Step, play, step, without_early_ages};
 use proptest::prelude::*;
 
 fn read(tape: &Tape, process: u32, from: u64, to: u64) -> Vec<Item> {
@@ -138,6 +138,31 @@ proptest! {
             let (read, _) = read_all(&tape);
             prop_assert!(is_prefix(&all, &read));
             if at % 7 == 0 {
+                ask_all(&tape);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damage_behind_right_checksums_never_panics(
+        steps in prop::collection::vec(step(), 20..60),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..=255), 20),
+    ) {
+        let (mut bytes, _) = play(&steps, 20);
+        // Without its index, the tape is read from its frames.
+        let trailer = bytes.len() - 20;
+        bytes.truncate(u64::from_le_bytes(*bytes[trailer..].first_chunk().unwrap()) as usize);
+        for (at, flip) in flips {
+            let mut damaged = bytes.clone();
+            let at = at.index(bytes.len());
+            damaged[at] ^= flip;
+            reseal(&mut damaged);
+            if let Ok(tape) = Tape::from_bytes(damaged) {
+                read_all(&tape);
                 ask_all(&tape);
             }
         }

@@ -3,12 +3,11 @@
 //! The model copies live sets where the crate shares them and searches where it computes.
 
 use heaptape_tape::*;
-use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// One thing to do to a writer.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Event(usize, Event),
     Release(usize, u32, u64, u64),
     Note(usize, Note),
@@ -21,117 +20,32 @@ pub enum Step {
     Flush,
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let address =
-        prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
-    let size = prop_oneof![8 => 0u64..100, 1 => 1u64 << 40..1 << 62, 1 => any::<u32>().prop_map(u64::from)];
-    let slack = prop_oneof![8 => 0u64..16, 1 => 0u64..1 << 33];
-    let align = prop_oneof![4 => Just(0u64), 1 => Just(64u64), 1 => 1u64..99];
-    let old = prop_oneof![9 => (1u64..40).prop_map(|a| a << 4), 1 => any::<u64>(), 1 => Just(0)];
-    let call = (0usize..20).prop_map(|n| match n {
-        0..12 => Call::ALL[n],
-        12..15 => Call::Free,
-        15..17 => Call::Realloc,
-        _ => Call::Malloc,
-    });
-    let rest = (0u32..4, 0u64..50, 0u64..9, any::<bool>());
-    (call, address, size, slack, align, old, rest).prop_map(
-        |(call, address, size, slack, align, old, (thread, time, caller, in_place))| {
-            let release = call.is_release();
-            let reallocation = call.is_reallocation();
-            let address = if reallocation && in_place { old } else { address };
-            let failed = !release && address == 0;
-            Event {
-                call,
-                thread,
-                time,
-                caller: caller * 0x1_0001,
-                address,
-                size: if release { 0 } else { size },
-                slack: if release || failed { 0 } else { slack },
-                align: if release || reallocation { 0 } else { align },
-                old: if reallocation { old } else { 0 },
-            }
-        },
-    )
-}
-
-fn note() -> impl Strategy<Value = Note> {
-    let args = prop::collection::vec(any::<u64>(), 0..4);
-    let text = prop::collection::vec(any::<u8>(), 0..20);
-    (0usize..NoteKind::ALL.len(), 0u32..4, any::<u64>(), any::<u64>(), args, text).prop_map(
-        |(kind, thread, time, caller, args, text)| Note {
-            thread,
-            time,
-            caller,
-            kind: NoteKind::ALL[kind],
-            args,
-            text,
-        },
-    )
-}
-
-fn sample() -> impl Strategy<Value = Sample> {
-    let value = || prop::option::of(0..u64::MAX);
-    let vma = (any::<u64>(), any::<u64>(), any::<u8>(), "[a-z/]{0,9}");
-    let vma = vma.prop_map(|(start, end, perms, name)| Vma { start, end, perms, name });
-    (any::<u64>(), value(), value(), value(), prop::collection::vec(vma, 0..4)).prop_map(
-        |(time, system, resident, pss, vmas)| Sample {
-            time,
-            system,
-            resident,
-            pss,
-            pss_anon: pss,
-            vmas,
-            ..Sample::default()
-        },
-    )
-}
-
-/// Something to do; most are events.
-pub fn step() -> impl Strategy<Value = Step> {
-    let p = 0usize..6;
-    prop_oneof![
-        60 => (p.clone(), event()).prop_map(|(p, e)| Step::Event(p, e)),
-        6 => (p.clone(), 0u32..4, 0u64..50, (1u64..40).prop_map(|a| a << 4))
-            .prop_map(|(p, t, time, a)| Step::Release(p, t, time, a)),
-        2 => (p.clone(), note()).prop_map(|(p, n)| Step::Note(p, n)),
-        1 => (p.clone(), sample()).prop_map(|(p, s)| Step::Sample(p, s)),
-        1 => Just(Step::Exec),
-        2 => p.clone().prop_map(Step::Point),
-        2 => (0usize..3).prop_map(Step::Child),
-        1 => (0usize..3).prop_map(Step::Drop),
-        1 => p.prop_map(Step::End),
-        3 => Just(Step::Flush),
-    ]
-}
-
 /// A live block of the model, and whether the process inherited it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
-    pub block: LiveBlock,
-    pub inherited: bool,
+pub(crate) struct Held {
+    pub(crate) block: LiveBlock,
+    pub(crate) inherited: bool,
 }
 
 /// A process of the model.
 #[derive(Clone, Default)]
-pub struct Process {
-    pub number: u32,
-    pub live: BTreeMap<u64, Held>,
-    pub pending: BTreeMap<u32, (u64, Option<Held>)>,
+pub(crate) struct Process {
+    pub(crate) number: u32,
+    pub(crate) live: BTreeMap<u64, Held>,
+    pub(crate) pending: BTreeMap<u32, (u64, Option<Held>)>,
     /// Inherited blocks that waited for the event of a reallocation while another one stood at
     /// their address.
-    pub hidden: Vec<Held>,
-    pub ordinal: u64,
-    pub index: u64,
-    pub items: Vec<Item>,
+    pub(crate) hidden: Vec<Held>,
+    pub(crate) ordinal: u64,
+    pub(crate) index: u64,
+    pub(crate) items: Vec<Item>,
     /// The live set after each event.
-    pub history: Vec<Vec<LiveBlock>>,
-    pub unknown_frees: u64,
-    pub order_faults: u64,
-    pub peak: u64,
-    pub peak_at: u64,
-    pub ended: bool,
+    pub(crate) history: Vec<Vec<LiveBlock>>,
+    pub(crate) unknown_frees: u64,
+    pub(crate) order_faults: u64,
+    pub(crate) peak: u64,
+    pub(crate) peak_at: u64,
+    pub(crate) ended: bool,
 }
 
 impl Process {
@@ -147,7 +61,7 @@ impl Process {
     }
 
     /// All that counts as live, by address.
-    pub fn all(&self) -> Vec<LiveBlock> {
+    pub(crate) fn all(&self) -> Vec<LiveBlock> {
         let waiting = self.pending.values().filter_map(|(_, held)| *held);
         let all = self.live.values().chain(&self.hidden).copied().chain(waiting);
         let all = all.map(|held| held.block);
@@ -156,7 +70,7 @@ impl Process {
         all
     }
 
-    pub fn requested(&self) -> u64 {
+    pub(crate) fn requested(&self) -> u64 {
         self.all().iter().fold(0, |sum, block| sum.wrapping_add(block.size))
     }
 
@@ -243,7 +157,7 @@ impl Process {
 
 /// The ages in resolved early releases are those of the release; the model has those of the
 /// event. Everything else must agree.
-pub fn without_early_ages(mut item: Item) -> Item {
+pub(crate) fn without_early_ages(mut item: Item) -> Item {
     if let Item::Event(Resolved { early: true, block: Some(block), .. }) = &mut item {
         block.age = 0;
     }
@@ -251,15 +165,15 @@ pub fn without_early_ages(mut item: Item) -> Item {
 }
 
 /// Writes the steps to a tape; gives its bytes and what the model says.
-pub fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
+pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
     let header = Header { command: vec!["model".into()], page_size: 4096, ..Header::default() };
     let sink = FrameWriter::new(Vec::new()).unwrap();
     let mut writer = Writer::new(sink, &header).unwrap().keyframe_every(keyframes);
     let mut all: Vec<Process> = Vec::new();
     let mut points: Vec<Option<(ForkPoint, u32, Process)>> = Vec::new();
-    let mut start = |writer: &mut Writer<_>,
-                     all: &mut Vec<Process>,
-                     from: Option<&(ForkPoint, u32, Process)>| {
+    let start = |writer: &mut Writer<_>,
+                 all: &mut Vec<Process>,
+                 from: Option<&(ForkPoint, u32, Process)>| {
         let number = writer
             .start_process(&ProcessStart {
                 pid: 100 + all.len() as u32,

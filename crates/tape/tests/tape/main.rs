@@ -1,0 +1,10 @@
+//! Tests of tapes as a whole: one binary, one subject a file.
+
+mod arbitrary;
+mod forks;
+mod format_page;
+mod golden;
+mod model;
+mod reseal;
+mod round_trip;
+mod story;

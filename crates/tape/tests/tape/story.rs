@@ -1,0 +1,59 @@
+//! A stream of events that is always the same.
+
+use crate::model::Step;
+use heaptape_tape::*;
+
+/// A long story, always the same: what the golden tape holds.
+pub(crate) fn story() -> Vec<Step> {
+    let mut state = 2026u64;
+    let mut random = move |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut steps = Vec::new();
+    for n in 0..3000u64 {
+        let process = random(3) as usize;
+        let address = 0x5555_0000 + random(400) * 32;
+        let (thread, time, caller) = (random(3) as u32, n / 8, 0x40_0000 + random(20) * 16);
+        let call = Call::ALL[random(12) as usize];
+        let (release, reallocation) = (call.is_release(), call.is_reallocation());
+        let failed = !release && random(50) == 0;
+        let event = Event {
+            call,
+            thread,
+            time,
+            caller,
+            address: if failed { 0 } else { address },
+            size: if release { 0 } else { random(30) * random(30) },
+            slack: if release || failed { 0 } else { random(2) * 8 },
+            align: if release || reallocation { 0 } else { random(8) / 7 * 64 },
+            old: if reallocation { 0x5555_0000 + random(400) * 32 } else { 0 },
+        };
+        steps.push(Step::Event(process, event));
+        let mark = (thread, time, caller);
+        steps.extend(match n % 600 {
+            100 => Some(Step::Exec),
+            150 => Some(Step::Note(process, story_note(mark, n))),
+            200 => Some(Step::Sample(process, story_sample(time, n))),
+            250 => Some(Step::Point(process)),
+            300 => Some(Step::Child(0)),
+            350 => Some(Step::Release(process, thread, time, address ^ 64)),
+            400 => Some(Step::Drop(0)),
+            450 => Some(Step::Flush),
+            599 if n > 2000 => Some(Step::End(process)),
+            _ => None,
+        });
+    }
+    steps
+}
+
+fn story_note((thread, time, caller): (u32, u64, u64), n: u64) -> Note {
+    let kind = NoteKind::ALL[n as usize % NoteKind::ALL.len()];
+    Note { thread, time, caller, kind, args: vec![n, u64::MAX], text: b"libfoo.so.1".to_vec() }
+}
+
+fn story_sample(time: u64, n: u64) -> Sample {
+    let heap = Vma { start: 0x5555_0000, end: 0x5556_0000, perms: 3, name: "[heap]".into() };
+    Sample { time, system: Some(n << 12), pss: Some(n), vmas: vec![heap], ..Sample::default() }
+}

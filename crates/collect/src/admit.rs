@@ -163,7 +163,7 @@ impl Recorder {
             since,
         }));
         self.live.push(place);
-        if let Some(sample) = sample::take(pid, self.clock.now()) {
+        if let Some(sample) = sample::take(pid, self.clock.now(), true) {
             self.tape.sample(number, &sample)?;
         }
         Ok(())

@@ -25,12 +25,12 @@ use crate::{Error, arch};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Extents offered from the start: as large chunks, and cut into small ones.
-const FIRST_LARGE: usize = 32;
+const FIRST_LARGE: usize = 48;
 const FIRST_SMALL: usize = 2;
 /// Large chunks offered at the most while nobody waits; more only add to what must be drained.
 const LARGE_LIMIT: usize = 192;
 /// Free chunks of each kind to keep at hand.
-const KEEP_LARGE: usize = 8;
+const KEEP_LARGE: usize = 16;
 const KEEP_SMALL: usize = 16;
 
 /// A chunk of the arena.

@@ -67,6 +67,7 @@ pub struct Outcome {
 /// Only before the command has started; afterwards the outcome says what went wrong.
 pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, Error> {
     recording.launch.check()?;
+    keep_memory();
     let mut output = recording.output.open()?;
     let signals = Signals::catch()?;
     let started = start(recording, &mut output);
@@ -91,6 +92,17 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     // The tape is whole; where it had to end early, the command's exit status is still to come.
     outcome.exit = wait(&mut child, &signals);
     Ok(outcome)
+}
+
+/// Blocks of events come and go several times a second: our own allocator keeps their memory, or the
+/// kernel would clear the same pages over and over.
+fn keep_memory() {
+    const KEPT: libc::c_int = 256 << 20;
+    // SAFETY: settings of glibc's allocator, made before other threads are started.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
+    }
 }
 
 /// How the command ends; signals that we get meanwhile go on to it.

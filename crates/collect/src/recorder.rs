@@ -28,6 +28,8 @@ use crate::strays::Strays;
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// The share of the time that samples may take: one part in this many.
 const SAMPLE_SHARE: u32 = 20;
+/// The same for looking at how pages are shared, which takes far longer.
+const SHARES_SHARE: u32 = 100;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
 /// How often processes are looked for that did not make themselves known.
@@ -67,6 +69,7 @@ pub(crate) struct Recorder {
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) next_sample: Instant,
+    pub(crate) next_shares: Instant,
     pub(crate) next_threads: Instant,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
@@ -96,6 +99,7 @@ impl Recorder {
             detached: 0,
             ended: None,
             next_sample: now,
+            next_shares: now,
             next_threads: now + THREADS_EVERY,
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
@@ -155,9 +159,10 @@ impl Recorder {
         no_wait || (is_quiet && self.arrivals().is_empty() && !expects_child())
     }
 
-    /// Sleeps until something may have happened: a millisecond, or until a process ends.
+    /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
+    /// chunks that are kept at hand, or until a process ends.
     pub(crate) fn rest(&self, idle: u32) {
-        let milliseconds = if idle < 200 { 1 } else { 4 };
+        let milliseconds = if idle < 200 { 2 } else { 4 };
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
         let mut ends: Vec<PollFd<'_>> = self
             .live
@@ -276,18 +281,24 @@ impl Recorder {
 
     pub(crate) fn sample(&mut self) -> Result<(), Error> {
         let started = Instant::now();
+        let with_shares = started >= self.next_shares;
         for place in self.live.clone() {
             let process = &self.processes[place];
             if process.gone.is_some() {
                 continue;
             }
             let number = process.number;
-            if let Some(sample) = sample::take(process.pid, self.clock.now()) {
+            if let Some(sample) = sample::take(process.pid, self.clock.now(), with_shares) {
                 self.tape.sample(number, &sample)?;
             }
         }
-        let cost = started.elapsed();
-        self.next_sample = Instant::now() + SAMPLE_EVERY.max(cost * SAMPLE_SHARE);
+        let (now, cost) = (Instant::now(), started.elapsed());
+        if with_shares {
+            self.next_shares = now + cost * SHARES_SHARE;
+            self.next_sample = now + SAMPLE_EVERY;
+        } else {
+            self.next_sample = now + SAMPLE_EVERY.max(cost * SAMPLE_SHARE);
+        }
         Ok(())
     }
 

@@ -283,6 +283,7 @@ pub struct Malformed;
 
 impl<'a> Record<'a> {
     /// Reads the record at the start of `words`; also returns its length in words.
+    #[inline(always)]
     pub fn decode(words: &'a [u64]) -> Result<(Record<'a>, usize), Malformed> {
         let w0 = *words.first().ok_or(Malformed)?;
         let op = (w0 & OP_MASK) as u8;

@@ -95,6 +95,21 @@ impl RawBlock {
         }
     }
 
+    /// Empties the block, which keeps its memory, to begin after `start`.
+    pub(crate) fn begin(&mut self, start: Tally) {
+        let numbers = [&mut self.sizes, &mut self.aligns, &mut self.ages, &mut self.slacks];
+        numbers.into_iter().for_each(Numbers::clear);
+        self.freed_usable.clear();
+        self.operations.clear();
+        let words = [&mut self.addresses, &mut self.freed, &mut self.callers, &mut self.unknown];
+        words.into_iter().for_each(Vec::clear);
+        self.inherited.clear();
+        self.faults.clear();
+        self.threads.runs.clear();
+        self.times.runs.clear();
+        (self.start, self.end) = (start, start);
+    }
+
     pub(crate) fn items(&self) -> usize {
         self.operations.len()
     }
@@ -170,17 +185,21 @@ impl RawBlock {
         let mut known: HashMap<u64, u64> = HashMap::new();
         let mut names = Vec::new();
         let mut before = 0;
-        let mut last = (0, u64::MAX);
+        // Most events come from few callers; a small table answers for them.
+        let mut recent = [(0, None); 256];
         let codes = self.callers.iter().map(|&caller| {
-            if caller == last.0 && last.1 != u64::MAX {
-                return last.1;
+            let slot = &mut recent[(caller ^ caller >> 8) as usize % 256];
+            if let (name, Some(code)) = *slot
+                && name == caller
+            {
+                return code;
             }
             let next = known.len() as u64;
             let code = *known.entry(caller).or_insert_with(|| {
                 names.push(delta(std::mem::replace(&mut before, caller), caller));
                 next
             });
-            last = (caller, code);
+            *slot = (caller, Some(code));
             code
         });
         let codes = codes.collect();

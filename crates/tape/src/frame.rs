@@ -1,6 +1,5 @@
 //! Frames on their way to the file: from the writer's raw columns to bytes.
 
-use crate::block::RawBlock;
 use crate::column::{Column, Packer};
 use crate::event::{Ended, Header, ProcessEnd, ProcessStart, Uncovered};
 use crate::family::Inheritance;
@@ -9,6 +8,7 @@ use crate::format::{FrameHead, FrameKind, opening, trailer};
 use crate::keyframe::RawKeyframe;
 use crate::notes::RawNotes;
 use crate::place::PlaceModel;
+use crate::pool::Pooled;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub struct RawFrame {
 pub(crate) enum Content {
     Job(Header),
     Start(ProcessStart, Inheritance),
-    Block(Box<RawBlock>),
+    Block(Box<Pooled>),
     Notes(RawNotes),
     Keyframe(Box<RawKeyframe>),
     Rank(u32),

@@ -27,6 +27,7 @@ mod notes;
 mod numbers;
 mod operation;
 mod place;
+mod pool;
 mod reader;
 mod resolve;
 mod source;

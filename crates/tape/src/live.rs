@@ -57,25 +57,48 @@ impl Entry {
     }
 }
 
-/// Multiplicative (Knuth, TAOCP 6.4): all bits of the granule reach the upper half, which is folded
-/// down to where the table takes the slot from. Keeping neighbours together was measured to be slower:
-/// full groups make every probe longer.
-fn hash(address: u64) -> u64 {
-    let product = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    product ^ product >> 32
+/// Blocks from which on neighbours in memory are neighbours in the map: it is then too large for
+/// the caches, and programs make and free blocks that lie side by side. In a small map they are
+/// better spread, since neighbours crowd each other.
+const LARGE: usize = 7 << 14;
+
+/// How addresses are hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Spread,
+    Neighbours,
+}
+
+impl Order {
+    #[inline]
+    fn hash(self, address: u64) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        // The top bits tell entries apart that lie in one place of the map.
+        const TAG: u64 = 0x7f << 57;
+        let product = (address >> 3).wrapping_mul(ODD);
+        match self {
+            Order::Spread => product ^ product >> 32,
+            Order::Neighbours => {
+                let page = (address >> 12).wrapping_mul(ODD) >> 20;
+                page.wrapping_add(address >> 5 & 0x7f) & !TAG | product & TAG
+            }
+        }
+    }
 }
 
 /// Blocks by address.
 #[derive(Default)]
 pub(crate) struct LiveMap {
     packed: HashTable<Entry>,
+    order: Order,
     wide: HashMap<u64, Block>,
 }
 
 impl LiveMap {
     /// The block at `address`.
     pub(crate) fn get(&self, address: u64) -> Option<Block> {
-        match self.packed.find(hash(address), |e| e.address() == address) {
+        match self.packed.find(self.order.hash(address), |e| e.address() == address) {
             Some(entry) => Some(entry.block()),
             None if self.wide.is_empty() => None,
             None => self.wide.get(&address).copied(),
@@ -84,7 +107,7 @@ impl LiveMap {
 
     /// Takes the block at `address` out.
     pub(crate) fn remove(&mut self, address: u64) -> Option<Block> {
-        match self.packed.find_entry(hash(address), |e| e.address() == address) {
+        match self.packed.find_entry(self.order.hash(address), |e| e.address() == address) {
             Ok(entry) => Some(entry.remove().0.block()),
             Err(_) if self.wide.is_empty() => None,
             Err(_) => self.wide.remove(&address),
@@ -100,12 +123,27 @@ impl LiveMap {
         };
         use hashbrown::hash_table::Entry as Slot;
         let same = |e: &Entry| e.address() == address;
-        match self.packed.entry(hash(address), same, |e| hash(e.address())) {
+        let order = self.order;
+        let slot = self.packed.entry(order.hash(address), same, |e| order.hash(e.address()));
+        match slot {
             Slot::Occupied(mut slot) => Some(std::mem::replace(slot.get_mut(), packed).block()),
             Slot::Vacant(slot) => {
                 slot.insert(packed);
+                if self.packed.len() == LARGE && order == Order::Spread {
+                    self.bring_neighbours_together();
+                }
                 if self.wide.is_empty() { None } else { self.wide.remove(&address) }
             }
+        }
+    }
+
+    #[cold]
+    fn bring_neighbours_together(&mut self) {
+        self.order = Order::Neighbours;
+        let hash = |e: &Entry| Order::Neighbours.hash(e.address());
+        let before = std::mem::replace(&mut self.packed, HashTable::with_capacity(2 * LARGE));
+        for entry in before {
+            self.packed.insert_unique(hash(&entry), entry, hash);
         }
     }
 
@@ -119,6 +157,21 @@ impl LiveMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_that_grows_large_keeps_its_blocks() {
+        let mut map = LiveMap::default();
+        let block = |n: u64| Block { ordinal: n, birth: n, size: n % 100, slack: 8 };
+        let count = LARGE as u64 * 2;
+        for n in 0..count {
+            assert_eq!(map.insert(n * 48, block(n)), None);
+        }
+        assert_eq!(map.order, Order::Neighbours);
+        for n in 0..count {
+            assert_eq!(map.remove(n * 48), Some(block(n)));
+        }
+        assert_eq!(map.iter().count(), 0);
+    }
 
     #[test]
     fn blocks_of_any_shape_come_back() {

@@ -15,6 +15,11 @@ impl Numbers {
         Numbers { low: Vec::with_capacity(numbers), high: Vec::new() }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.low.clear();
+        self.high.clear();
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, number: u64) {
         if number < u64::from(HIGH) {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::age::Ages;
-use crate::block::{BLOCK_ITEMS, RawBlock};
+use crate::block::BLOCK_ITEMS;
 use crate::event::{
     Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
     Uncovered,
@@ -13,6 +13,7 @@ use crate::keyframe::{KEYFRAME_EVENTS, RawKeyframe};
 use crate::live::Block;
 use crate::notes::{NOTES_FULL, RawNotes};
 use crate::operation::{Old, Operation, Outcome};
+use crate::pool::{Pool, Pooled};
 use crate::tally::Tally;
 
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
@@ -45,14 +46,15 @@ pub struct Writer<S: BlockSink> {
     family: Family,
     tracks: Vec<Option<Box<Track>>>,
     keyframe_events: u64,
-    events: u64,
-    order_faults: u64,
+    pool: Pool,
+    /// Events and order faults of the processes that have ended.
+    ended: (u64, u64),
 }
 
 /// What is being written of a running process.
 struct Track {
     tally: Tally,
-    block: Box<RawBlock>,
+    block: Box<Pooled>,
     notes: RawNotes,
     /// The number of its first own allocation.
     base: u64,
@@ -63,10 +65,10 @@ struct Track {
 }
 
 impl Track {
-    fn new(tally: Tally) -> Track {
+    fn new(tally: Tally, pool: &Pool) -> Track {
         Track {
             tally,
-            block: Box::new(RawBlock::new(tally)),
+            block: Box::new(pool.first(tally)),
             notes: RawNotes::default(),
             base: tally.ordinal,
             ages: Ages::new(tally.ordinal),
@@ -110,7 +112,8 @@ impl Track {
     #[cold]
     fn displaced(&mut self, address: u64, block: &Block) {
         let age = self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal);
-        self.block.faults.push((self.block.items() as u64, age));
+        let item = self.block.items() as u64;
+        self.block.faults.push((item, age));
         self.describe(address, block);
         self.ended(block);
         self.tally.order_faults += 1;
@@ -138,8 +141,8 @@ impl<S: BlockSink> Writer<S> {
             family: Family::default(),
             tracks: Vec::new(),
             keyframe_events: KEYFRAME_EVENTS,
-            events: 0,
-            order_faults: 0,
+            pool: Pool::default(),
+            ended: (0, 0),
         };
         writer.send(0, Content::Job(header.clone()))?;
         Ok(writer)
@@ -170,7 +173,7 @@ impl<S: BlockSink> Writer<S> {
         let inherited = self.family.start(point)?;
         let number = self.tracks.len() as u32;
         let tally = Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
-        self.tracks.push(Some(Box::new(Track::new(tally))));
+        self.tracks.push(Some(Box::new(Track::new(tally, &self.pool))));
         self.send(number, Content::Start(start.clone(), inherited))?;
         Ok(ProcessNumber(number))
     }
@@ -201,7 +204,6 @@ impl<S: BlockSink> Writer<S> {
     #[inline]
     pub fn event(&mut self, process: ProcessNumber, event: &Event) -> Result<u64, Error> {
         let track = track(&mut self.tracks, process)?;
-        let faults = track.tally.order_faults;
         let operation = if event.call.is_release() {
             free(&mut self.family, process.0, track, event)
         } else if event.call.is_reallocation() {
@@ -213,8 +215,6 @@ impl<S: BlockSink> Writer<S> {
         track.item(operation, event.thread, event.time);
         let index = track.tally.events;
         track.tally.event(event.call, event.thread);
-        self.events += 1;
-        self.order_faults += track.tally.order_faults - faults;
         if track.block.items() >= BLOCK_ITEMS {
             self.flush_process(process)?;
         }
@@ -284,8 +284,9 @@ impl<S: BlockSink> Writer<S> {
     /// Ends a process.
     pub fn end_process(&mut self, process: ProcessNumber, end: &ProcessEnd) -> Result<(), Error> {
         self.flush_process(process)?;
-        if let Some(slot) = self.tracks.get_mut(process.0 as usize) {
-            *slot = None;
+        if let Some(track) = self.tracks.get_mut(process.0 as usize).and_then(Option::take) {
+            self.ended.0 += track.tally.events;
+            self.ended.1 += track.tally.order_faults;
         }
         self.family.end(process.0)?;
         self.send(process.0, Content::End(*end))
@@ -311,7 +312,7 @@ impl<S: BlockSink> Writer<S> {
         let track = track(&mut self.tracks, process)?;
         let notes = std::mem::take(&mut track.notes);
         track.block.end = track.tally;
-        let next = Box::new(track.block.follower(track.tally));
+        let next = Box::new(self.pool.follower(&track.block, track.tally));
         track.ages = Ages::new(track.tally.ordinal);
         let block = std::mem::replace(&mut track.block, next);
         let due = track.tally.events - track.last_keyframe.events >= self.keyframe_events;
@@ -343,7 +344,10 @@ impl<S: BlockSink> Writer<S> {
 
     /// Counts so far: events and order faults of all processes.
     pub fn counts(&self) -> (u64, u64) {
-        (self.events, self.order_faults)
+        let running = self.tracks.iter().flatten().map(|track| &track.tally);
+        running.fold(self.ended, |(events, faults), tally| {
+            (events + tally.events, faults + tally.order_faults)
+        })
     }
 
     /// Ends the tape: the last blocks, the index and the trailer go to the sink, which is given

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use heaptape_tape::{Columns, Item, LiveBlock, ProcessNumber, ProcessSummary, Tape};
+use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Tape};
 
 use crate::Error;
 use crate::modules::{Modules, Place};
@@ -68,12 +68,10 @@ fn name(process: &ProcessSummary) -> &str {
 }
 
 fn take_notes(tape: &Tape, process: ProcessNumber, modules: &mut Modules) -> Result<(), Error> {
-    let columns = Columns { notes: true, ..Columns::REPLAY };
-    for item in tape.events_with(process, 0..u64::MAX, columns)? {
-        match item? {
-            Item::Note { index, note } => modules.note(index, &note),
-            Item::Sample(sample) => modules.sample(&sample),
-            Item::Event(_) | Item::Release(_) => {}
+    for mark in tape.marks(process)? {
+        match mark? {
+            Mark::Note { index, note } => modules.note(index, &note),
+            Mark::Sample(sample) => modules.sample(&sample),
         }
     }
     Ok(())

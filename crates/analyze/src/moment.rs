@@ -1,6 +1,6 @@
 //! How many events a process had made at a chosen moment.
 
-use heaptape_tape::{Columns, Item, ProcessSummary, Tape};
+use heaptape_tape::{ProcessSummary, Tape};
 
 use crate::Error;
 use crate::choice::Moment;
@@ -12,7 +12,9 @@ pub fn events_made(tape: &Tape, process: &ProcessSummary, moment: Moment) -> Res
         Moment::Index(index) => Ok(index.saturating_add(1).min(process.events)),
         Moment::Peak => Ok(at_peak(process)),
         Moment::End => Ok(process.events),
-        Moment::Millis(millis) => made_by(tape, process, millis),
+        Moment::Millis(millis) => {
+            Ok(tape.index_at(process.number, millis)?.map_or(0, |last| last + 1))
+        }
     }
 }
 
@@ -22,31 +24,6 @@ fn at_peak(process: &ProcessSummary) -> u64 {
         return 0;
     }
     process.peak_at.saturating_add(1).min(process.events)
-}
-
-/// By bisection: times on a tape rise, within the coarseness of their clock.
-fn made_by(tape: &Tape, process: &ProcessSummary, millis: u64) -> Result<u64, Error> {
-    let (mut below, mut above) = (0, process.events);
-    while below < above {
-        let middle = below + (above - below) / 2;
-        if time_of(tape, process, middle)? <= millis {
-            below = middle + 1;
-        } else {
-            above = middle;
-        }
-    }
-    Ok(below)
-}
-
-fn time_of(tape: &Tape, process: &ProcessSummary, index: u64) -> Result<u64, Error> {
-    let columns = Columns { time: true, ..Columns::REPLAY };
-    let range = index..index.saturating_add(1);
-    for item in tape.events_with(process.number, range, columns)? {
-        if let Item::Event(event) = item? {
-            return Ok(event.event.time);
-        }
-    }
-    Ok(u64::MAX)
 }
 
 #[cfg(test)]

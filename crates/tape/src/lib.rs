@@ -33,6 +33,7 @@ mod resolve;
 mod source;
 mod summary;
 mod tally;
+mod track;
 mod unpacked;
 mod verify;
 mod writer;

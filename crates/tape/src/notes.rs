@@ -116,24 +116,26 @@ pub(crate) fn read_notes(
         at.0 = at.0.wrapping_add(fields.number()?);
         at.1 = at.1.wrapping_add(fields.number()?);
         let marked = match fields.number()? {
-            TAG_NOTE => Marked::Note(read_note(&mut fields)?),
-            TAG_SAMPLE => Marked::Sample(read_sample(at.0, &mut fields)?),
+            TAG_NOTE => read_note(&mut fields)?.map(Marked::Note),
+            TAG_SAMPLE => Some(Marked::Sample(read_sample(at.0, &mut fields)?)),
             _ => return Err(Truncated),
         };
-        all.push((at, marked));
+        all.extend(marked.map(|marked| (at, marked)));
     }
     Ok(all)
 }
 
-fn read_note(fields: &mut FieldReader<'_>) -> Result<Note, Truncated> {
-    let code = u8::try_from(fields.number()?).map_err(|_| Truncated)?;
-    let kind = NoteKind::from_code(code).ok_or(Truncated)?;
+/// `None` for a kind that is not known: a later heaptape wrote it.
+fn read_note(fields: &mut FieldReader<'_>) -> Result<Option<Note>, Truncated> {
+    let code = fields.number()?;
+    let kind = u8::try_from(code).ok().and_then(NoteKind::from_code);
     let (thread, time, caller) = (fields.narrow()?, fields.number()?, fields.number()?);
     let mut args = Vec::new();
     for _ in 0..fields.number()? {
         args.push(fields.number()?);
     }
-    Ok(Note { thread, time, caller, kind, args, text: fields.text()?.to_vec() })
+    let text = fields.text()?.to_vec();
+    Ok(kind.map(|kind| Note { thread, time, caller, kind, args, text }))
 }
 
 fn read_sample(index: u64, fields: &mut FieldReader<'_>) -> Result<Sample, Truncated> {
@@ -158,4 +160,23 @@ fn read_sample(index: u64, fields: &mut FieldReader<'_>) -> Result<Sample, Trunc
         before = end;
     }
     Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_of_a_later_kind_is_passed_over() {
+        let mut raw = RawNotes::default();
+        let kind = NoteKind::Sbrk;
+        let note = Note { thread: 1, time: 2, caller: 3, kind, args: vec![4], text: vec![5] };
+        raw.note((6, 7), &note);
+        raw.note((8, 9), &note);
+        let mut bytes = raw.fields.bytes;
+        // The first note's kind follows its place and its tag.
+        bytes[3] = 99;
+        let header = NotesHeader { first: (6, 7), last: (8, 9) };
+        assert_eq!(read_notes(&header, &bytes), Ok(vec![((8, 9), Marked::Note(note))]));
+    }
 }

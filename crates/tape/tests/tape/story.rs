@@ -49,7 +49,8 @@ pub(crate) fn story() -> Vec<Step> {
 }
 
 fn story_note((thread, time, caller): (u32, u64, u64), n: u64) -> Note {
-    let kind = NoteKind::ALL[n as usize % NoteKind::ALL.len()];
+    // The kinds that there were when the golden tape was written; later ones do not change it.
+    let kind = NoteKind::from_code((n % 26 + 1) as u8).expect("a kind of version 1");
     Note { thread, time, caller, kind, args: vec![n, u64::MAX], text: b"libfoo.so.1".to_vec() }
 }
 

@@ -1,0 +1,240 @@
+//! What a process is being written as: its counts, its block so far, and what each event adds.
+//!
+//! The reader's mirror of this is `resolve.rs`.
+
+use crate::age::Ages;
+use crate::event::Event;
+use crate::family::Family;
+use crate::live::Block;
+use crate::notes::RawNotes;
+use crate::operation::{Old, Operation, Outcome};
+use crate::pool::{Pool, Pooled};
+use crate::tally::Tally;
+
+/// What is being written of a running process.
+pub(crate) struct Track {
+    pub(crate) tally: Tally,
+    pub(crate) block: Box<Pooled>,
+    pub(crate) notes: RawNotes,
+    /// The number of its first own allocation.
+    pub(crate) base: u64,
+    pub(crate) ages: Ages,
+    pub(crate) last_keyframe: Tally,
+    /// Blocks older than the last keyframe that ended since.
+    pub(crate) ended: Vec<u64>,
+}
+
+impl Track {
+    pub(crate) fn new(tally: Tally, pool: &Pool) -> Track {
+        Track {
+            tally,
+            block: Box::new(pool.first(tally)),
+            notes: RawNotes::default(),
+            base: tally.ordinal,
+            ages: Ages::new(tally.ordinal),
+            last_keyframe: tally,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Notes that a block has ended for good.
+    #[inline]
+    pub(crate) fn ended(&mut self, block: &Block) {
+        self.tally.ended(block.size);
+        if block.ordinal < self.last_keyframe.ordinal {
+            self.ended.push(block.ordinal);
+        }
+    }
+
+    /// Writes which block an item refers to: its age, and all of it if it is inherited.
+    #[inline]
+    fn refer(&mut self, address: u64, block: &Block) {
+        self.block.ages.push(self.ages.code(block.ordinal, self.tally.ordinal));
+        self.describe(address, block);
+    }
+
+    /// The same for a block that leaves its address.
+    #[inline]
+    pub(crate) fn leave(&mut self, address: u64, block: &Block) {
+        self.refer(address, block);
+        self.block.freed.push(address);
+        self.block.freed_usable.push(block.size.wrapping_add(block.slack));
+    }
+
+    #[inline]
+    fn describe(&mut self, address: u64, block: &Block) {
+        if block.ordinal < self.base {
+            self.block.inherited.extend([block.size, block.slack, address]);
+        }
+    }
+
+    /// A block stood where the current item puts another one.
+    #[cold]
+    fn displaced(&mut self, address: u64, block: &Block) {
+        let age = self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal);
+        let item = self.block.items() as u64;
+        self.block.faults.push((item, age));
+        self.describe(address, block);
+        self.ended(block);
+        self.tally.order_faults += 1;
+    }
+
+    /// Writes what all items have.
+    #[inline]
+    pub(crate) fn item(&mut self, operation: Operation, thread: u32, time: u64) {
+        let block = &mut self.block;
+        if block.operations.is_empty() {
+            block.first_time = time;
+        }
+        block.last_time = time;
+        block.operations.push(operation.0);
+        block.threads.push(u64::from(thread));
+        block.times.push(time);
+    }
+
+    /// Does what an event does; gives its operation.
+    #[inline]
+    pub(crate) fn apply(&mut self, family: &mut Family, process: u32, event: &Event) -> Operation {
+        if event.call.is_release() {
+            free(family, process, self, event)
+        } else if event.call.is_reallocation() {
+            reallocate(family, process, self, event)
+        } else {
+            allocate(family, process, self, event)
+        }
+    }
+}
+
+#[inline]
+fn free(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    let block = family.take(process, event.address, track.tally.items);
+    match &block {
+        Some(block) => {
+            track.leave(event.address, block);
+            track.ended(block);
+        }
+        None => {
+            track.block.unknown.push(event.address);
+            track.tally.unknown_frees += 1;
+        }
+    }
+    Operation::release(event.call, block.is_some())
+}
+
+#[inline]
+fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    track.block.sizes.push(event.size);
+    let (failed, aligned) = (event.address == 0, event.align != 0);
+    if aligned {
+        track.block.aligns.push(event.align);
+    }
+    if !failed {
+        track.block.addresses.push(event.address);
+        born(family, process, track, event);
+    }
+    Operation::allocate(event.call, failed, aligned)
+}
+
+/// The block of an event is born at its address.
+#[inline]
+fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
+    track.block.slacks.push(event.slack);
+    let block = Block {
+        ordinal: track.tally.ordinal,
+        birth: track.tally.events,
+        size: event.size,
+        slack: event.slack,
+    };
+    put(family, process, track, event.address, block);
+    track.tally.born(event.size);
+}
+
+/// A block comes to stand at an address; one that stood there ends.
+#[inline]
+fn put(family: &mut Family, process: u32, track: &mut Track, address: u64, block: Block) {
+    if let Some(displaced) = family.put(process, address, block, track.tally.items) {
+        track.displaced(address, &displaced);
+    }
+}
+
+fn reallocate(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
+    let outcome = match event.address {
+        0 if event.size == 0 && event.old != 0 => Outcome::Freed,
+        0 => Outcome::Failed,
+        address if address == event.old => Outcome::InPlace,
+        _ => Outcome::Moved,
+    };
+    let old = find_old(family, process, track, event, outcome);
+    if outcome != Outcome::Freed {
+        track.block.sizes.push(event.size);
+    }
+    if outcome == Outcome::Moved {
+        track.block.addresses.push(event.address);
+    }
+    if matches!(outcome, Outcome::InPlace | Outcome::Moved) {
+        born(family, process, track, event);
+    }
+    Operation::reallocate(event.call, old, outcome)
+}
+
+/// Finds and, unless the call failed, ends the block that a reallocation was given.
+fn find_old(
+    family: &mut Family,
+    process: u32,
+    track: &mut Track,
+    event: &Event,
+    outcome: Outcome,
+) -> Old {
+    if event.old == 0 {
+        return Old::None;
+    }
+    if let Some(block) = take_pending(family, process, event) {
+        finish_pending(family, process, track, event, block, outcome);
+        return Old::Released;
+    }
+    let failed = outcome == Outcome::Failed;
+    let block = match failed {
+        true => family.look(process, event.old),
+        false => family.take(process, event.old, track.tally.items),
+    };
+    let Some(block) = block else {
+        track.block.unknown.push(event.old);
+        track.tally.unknown_frees += u64::from(!failed);
+        return Old::Unknown;
+    };
+    if failed {
+        track.refer(event.old, &block);
+    } else {
+        track.leave(event.old, &block);
+        track.ended(&block);
+    }
+    Old::Known
+}
+
+/// The release that waits for this event, if one does. The inner option is its block.
+fn take_pending(family: &mut Family, process: u32, event: &Event) -> Option<Option<Block>> {
+    let heap = family.heap(process)?;
+    if heap.pending.is_empty() || heap.pending.get(&event.thread)?.address != event.old {
+        return None;
+    }
+    heap.pending.remove(&event.thread).map(|pending| pending.block)
+}
+
+/// Ends the block of an early release, or puts it back if the call failed.
+fn finish_pending(
+    family: &mut Family,
+    process: u32,
+    track: &mut Track,
+    event: &Event,
+    block: Option<Block>,
+    outcome: Outcome,
+) {
+    let failed = outcome == Outcome::Failed;
+    match block {
+        Some(block) if failed => {
+            put(family, process, track, event.old, block);
+        }
+        Some(block) => track.ended(&block),
+        None => track.tally.unknown_frees += u64::from(!failed),
+    }
+}

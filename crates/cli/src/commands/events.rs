@@ -12,7 +12,7 @@ use heaptape_analyze::choice::Span;
 use heaptape_analyze::filter::Filter;
 use heaptape_analyze::{ProcessSummary, live, processes};
 use heaptape_report::{events, json, text};
-use heaptape_tape::{Columns, Item, Tape};
+use heaptape_tape::{Columns, Item, Lent, Tape};
 
 use super::open;
 use crate::args::Events;
@@ -112,10 +112,11 @@ impl Listing<'_> {
         }
         let mut progress = terminal.progress(range.end - range.start, false);
         let items = self.tape.events_with(self.process.number, range, Columns::REPLAY);
-        for item in items.with_context(name)? {
-            if let Item::Event(event) = item.with_context(name)? {
+        let mut items = items.with_context(name)?;
+        while let Some(item) = items.lend().with_context(name)? {
+            if let Lent::Event(event) = item {
                 progress.event();
-                histogram.call(&event, &self.filter);
+                histogram.call(event, &self.filter);
             }
         }
         drop(progress);

@@ -12,7 +12,7 @@ use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
 use heaptape_analyze::{ProcessSummary, processes};
 use heaptape_report::csv::Csv;
-use heaptape_tape::{Columns, Item, Tape};
+use heaptape_tape::{Columns, Lent, Tape};
 
 use super::open;
 use crate::args::{Export, Format};
@@ -55,10 +55,12 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
     let mut progress = terminal.progress(all, args.output.is_none());
     for process in processes {
         let modules = callers.modules(process.number).with_context(name)?;
-        for item in tape.events_with(process.number, events(process), columns).with_context(name)? {
-            if let Item::Event(event) = item.with_context(name)? {
+        let items = tape.events_with(process.number, events(process), columns);
+        let mut items = items.with_context(name)?;
+        while let Some(item) = items.lend().with_context(name)? {
+            if let Lent::Event(event) = item {
                 progress.event();
-                csv.row(process.number.0, process.pid, &Row::of(&event, modules))?;
+                csv.row(process.number.0, process.pid, &Row::of(event, modules))?;
             }
         }
     }

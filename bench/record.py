@@ -10,6 +10,7 @@ prints medians. Builds the release binary first. Needs gcc, g++ and python3; hea
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -21,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
+NUMBER = re.compile(r"\d+\.\d+")
 
 
 def build(directory):
@@ -32,11 +34,11 @@ def build(directory):
     return Path(target) / "release" / "heaptape"
 
 
-def run(command, env=None, capture=True):
+def run(command, env=None, cwd=None):
     """Seconds of CPU (the whole tree) and of wall time, and what was printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
-    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, text=True,
+    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, cwd=cwd, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -61,27 +63,31 @@ def median(values):
 
 def added_per_call(binary, directory, tape, threads, calls, heaptrack):
     churn = [directory / "churn", threads, calls]
+    few = calls // 10  # heaptrack takes a stack at each call
     variants = {
-        "plain": churn,
+        "plain": (churn,),
         "empty hook": (churn, {"LD_PRELOAD": str(directory / "empty.so")}),
-        "heaptape": [binary, "record", "--quiet", "-o", tape, "--", *churn],
+        "heaptape": ([binary, "record", "--quiet", "-o", tape, "--", *churn],),
     }
     if heaptrack:
-        variants["heaptrack"] = ["heaptrack", "--record-only", "-o", directory / "ht", *churn]
+        slow = [directory / "churn", threads, few]
+        variants["plain, fewer"] = (slow,)
+        variants["heaptrack"] = (["heaptrack", *slow], None, directory)
 
     def per_call(output):
-        numbers = [float(line) for line in output.splitlines() if line.replace(".", "").isdigit()]
-        return statistics.mean(numbers)
+        return statistics.mean(float(line) for line in output.splitlines() if NUMBER.fullmatch(line))
 
     results = in_turn(variants)
-    plain = median(per_call(out) for _, _, out in results["plain"])
-    plain_cpu = median(cpu for cpu, _, _ in results["plain"])
-    print(f"\n{threads} thread(s), {calls} calls, no stacks (heaptrack always takes stacks)")
+    print(f"\n{threads} thread(s), {calls} calls, no stacks (heaptrack: {few}, with stacks)")
     for name, rows in results.items():
-        each = median(per_call(out) for _, _, out in rows)
-        cpu = median(cpu for cpu, _, _ in rows)
+        if name == "plain, fewer":
+            continue
+        base = results["plain, fewer" if name == "heaptrack" else "plain"]
+        count = few if name == "heaptrack" else calls
+        each, plain = (median(per_call(out) for _, _, out in r) for r in (rows, base))
+        cpu, plain_cpu = (median(cpu for cpu, _, _ in r) for r in (rows, base))
         print(f"  {name:12} {each:8.1f} ns a call in the program ({each - plain:+.1f}); "
-              f"whole tree {(cpu - plain_cpu) / calls * 1e9:+.1f} ns of CPU a call")
+              f"whole tree {(cpu - plain_cpu) / count * 1e9:+.1f} ns of CPU a call")
 
 
 def start_up(binary, tape, heaptrack, directory):
@@ -90,7 +96,7 @@ def start_up(binary, tape, heaptrack, directory):
         "heaptape": [binary, "record", "--quiet", "-o", tape, "--", "/bin/true"],
     }
     if heaptrack:
-        variants["heaptrack"] = ["heaptrack", "--record-only", "-o", directory / "ht", "/bin/true"]
+        variants["heaptrack"] = (["heaptrack", "/bin/true"], None, directory)
     results = in_turn(variants, runs=15)
     print("\nstart-up: /bin/true")
     for name, rows in results.items():
@@ -99,10 +105,10 @@ def start_up(binary, tape, heaptrack, directory):
 
 def tape_sizes(binary, tape, quick):
     source = ROOT / "tests" / "programs" / "heavy.cpp"
-    script = "import json; d=[{'id': i, 'name': 'n%d' % i, 'tags': ['t%d' % (i % 97)]*3} for i in range(%d)]; json.loads(json.dumps(d))"
+    script = "import json; d=[{'id': i, 'name': 'n%d' % i, 'tags': ['t%d' % (i % 97)]*3} for i in range(COUNT)]; json.loads(json.dumps(d))"
     workloads = {
         "g++ -O2": ["g++", "-O2", "-std=c++20", "-c", source, "-o", "/dev/null"],
-        "python3": ["/usr/bin/python3", "-c", script % (20000 if quick else 200000)],
+        "python3": ["/usr/bin/python3", "-c", script.replace('COUNT', '20000' if quick else '200000')],
     }
     print("\ntapes of real programs")
     for name, command in workloads.items():

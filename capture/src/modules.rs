@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
 
+use crate::arch::{self, syscall};
+use crate::lifecycle::STATE;
 use crate::thread;
 
 /// `struct dl_phdr_info` of <link.h>.
@@ -78,12 +80,14 @@ unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) ->
             return 1;
         }
         listing.generation = Some(generation);
+        describe(info, true);
+        return 0;
     }
-    describe(info);
+    describe(info, false);
     0
 }
 
-fn describe(info: &Info) {
+fn describe(info: &Info, is_first: bool) {
     let (mut low, mut high) = (u64::MAX, 0);
     let mut text = [0u8; MAX_TEXT];
     for i in 0..info.count as usize {
@@ -101,12 +105,15 @@ fn describe(info: &Info) {
     if low > high {
         return;
     }
+    let mut executable = [0u8; MAX_TEXT];
     let path = if info.name.is_null() {
         &[]
     } else {
         // SAFETY: the loader's name of the module, a C string.
         unsafe { CStr::from_ptr(info.name) }.to_bytes()
     };
+    // The loader has no name for the executable; it comes first.
+    let path = if path.is_empty() && is_first { executable_path(&mut executable) } else { path };
     let mut length = BUILD_ID_BYTES + 1;
     for (to, &from) in text[length..].iter_mut().zip(path) {
         *to = from;
@@ -114,6 +121,19 @@ fn describe(info: &Info) {
     }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
+}
+
+/// The executable's path, as the kernel knows it; empty where it can't be told.
+fn executable_path(room: &mut [u8; MAX_TEXT]) -> &[u8] {
+    let link = c"/proc/self/exe".as_ptr() as usize;
+    if STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+        return &[];
+    }
+    // SAFETY: writes at most the room's length into it.
+    let length = unsafe {
+        syscall(arch::SYS_READLINK, [link, room.as_mut_ptr() as usize, room.len(), 0, 0, 0])
+    };
+    room.get(..length.max(0) as usize).unwrap_or_default()
 }
 
 /// Puts the GNU build id of a note segment at the start of `text`, and its length behind it.

@@ -163,9 +163,13 @@ impl Recorder {
             since,
         }));
         self.live.push(place);
-        if let Some(sample) = sample::take(pid, self.clock.now(), true) {
+        // A program may be gone before the next sample is due. A fork begins as its parent was.
+        if origin == Origin::Exec
+            && let Some(sample) = sample::take(pid, self.clock.now(), false)
+        {
             self.tape.sample(number, &sample)?;
         }
+        self.arena.arena().session().beat();
         Ok(())
     }
 

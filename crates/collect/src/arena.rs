@@ -24,6 +24,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::{Error, arch};
 
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Process slots offered from the start.
+const FIRST_SLOTS: usize = 128;
 /// Extents offered from the start: as large chunks, and cut into small ones.
 const FIRST_LARGE: usize = 48;
 const FIRST_SMALL: usize = 2;
@@ -90,7 +92,7 @@ impl SharedArena {
             full: false,
         };
         shared.hold_guard()?;
-        shared.offer_slots(32);
+        shared.offer_slots(FIRST_SLOTS);
         for _ in 0..FIRST_SMALL {
             shared.offer_extent(false);
         }
@@ -147,12 +149,11 @@ impl SharedArena {
 
     /// Offers `count` more process slots.
     pub(crate) fn offer_slots(&mut self, count: usize) {
-        for index in self.slots..(self.slots + count).min(SLOTS) {
-            if !self.allocate(SLOTS_AT + index * SLOT_BYTES, SLOT_BYTES) {
-                break;
-            }
-            self.arena.slot(index).offer(1);
-            self.slots = index + 1;
+        let end = (self.slots + count).min(SLOTS);
+        let bytes = (end - self.slots) * SLOT_BYTES;
+        if bytes > 0 && self.allocate(SLOTS_AT + self.slots * SLOT_BYTES, bytes) {
+            (self.slots..end).for_each(|index| self.arena.slot(index).offer(1));
+            self.slots = end;
         }
         self.arena.session().slots_ready.store(self.slots as u32, Ordering::Release);
     }
@@ -324,7 +325,7 @@ fn create_unnamed() -> Result<File, Error> {
 fn provision(file: &File) -> io::Result<()> {
     file.set_len(ARENA_BYTES as u64)?;
     let least = EXTENTS_AT + (FIRST_LARGE + FIRST_SMALL) * LARGE_BYTES;
-    let tables = SLOTS_AT + 32 * SLOT_BYTES;
+    let tables = SLOTS_AT + FIRST_SLOTS * SLOT_BYTES;
     rustix::fs::fallocate(file, FallocateFlags::empty(), 0, tables as u64)?;
     rustix::fs::fallocate(
         file,

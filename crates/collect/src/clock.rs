@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use heaptape_wire::session::Arena;
 
+use crate::Error;
+
 /// How often the clock moves: the resolution of the times on a tape.
 const TICK: Duration = Duration::from_millis(4);
 
@@ -18,17 +20,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn start(arena: Arena) -> Clock {
+    pub(crate) fn start(arena: Arena) -> Result<Clock, Error> {
         let started = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
+        let tick = move || {
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::sleep(TICK);
                 arena.session().set_clock(started.elapsed().as_millis() as u32);
             }
-        });
-        Clock { started, stop, thread: Some(thread) }
+        };
+        let thread = crate::thread::start(tick)?;
+        Ok(Clock { started, stop, thread: Some(thread) })
     }
 
     /// Milliseconds since the recording began.

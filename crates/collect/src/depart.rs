@@ -24,6 +24,9 @@ impl Recorder {
         let gone: Vec<usize> =
             self.live.iter().copied().filter(|&i| is_gone(&self.processes[i])).collect();
         let mut any = false;
+        if !gone.is_empty() {
+            self.look_twice();
+        }
         for place in gone {
             let process = &mut self.processes[place];
             let exit = match root {
@@ -37,18 +40,27 @@ impl Recorder {
                 continue;
             }
             process.exit = exit.unwrap_or_default();
-            // One more look: a chunk that was claimed last may not have been found yet.
-            self.look();
-            self.finish_process(place)?;
+            self.finish_drained(place)?;
             any = true;
         }
         Ok(any)
     }
 
     pub(crate) fn finish_process(&mut self, place: usize) -> Result<(), Error> {
-        // All that the process wrote is published; two looks find every chunk of it.
+        self.look_twice();
+        self.finish_drained(place)
+    }
+
+    /// After the end of a process all that it wrote is published, and two looks find every chunk of
+    /// it.
+    fn look_twice(&mut self) {
         self.look();
         self.look();
+    }
+
+    /// Ends a process whose chunks have all been found.
+    fn finish_drained(&mut self, place: usize) -> Result<(), Error> {
+        self.arena.arena().session().beat();
         let time = self.clock.now();
         let process = &mut self.processes[place];
         process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
@@ -103,7 +115,10 @@ impl Recorder {
             self.name_uncovered(&Uncovered {
                 pid: 0,
                 command: Vec::new(),
-                why: format!("more than {} processes ran at once", wire::SLOTS),
+                why: format!(
+                    "it found no place among {} processes before heaptape had time for it",
+                    wire::SLOTS
+                ),
             })?;
         }
         self.turned_away = turned_away;

@@ -29,10 +29,14 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The tape was to go to something that is no file.
+    #[error("cannot write the tape {path}: it is not a regular file; nothing was started")]
+    NoFile {
+        /// Where it was to be.
+        path: PathBuf,
+    },
     /// No memory that can be shared with the program.
-    #[error(
-        "cannot set up shared memory ({what}): {source}; nothing was started; make room in /dev/shm"
-    )]
+    #[error("cannot set up shared memory ({what}): {source}; nothing was started")]
     Arena {
         /// Which step failed.
         what: &'static str,

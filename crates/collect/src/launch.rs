@@ -11,6 +11,7 @@ use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::Error;
 use crate::intents::find;
+use crate::limits::Limits;
 
 /// What to start and how.
 #[derive(Clone, Debug)]
@@ -53,17 +54,22 @@ impl Launch {
     }
 
     /// Starts the command.
-    pub(crate) fn spawn(&self, session: &Path) -> Result<Child, Error> {
+    pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         command.env("LD_PRELOAD", self.preload()).env(SESSION_VARIABLE, session);
         if self.python_malloc {
             command.env("PYTHONMALLOC", "malloc");
         }
-        if self.no_aslr {
-            // SAFETY: between fork and exec only a system call is made.
-            unsafe { command.pre_exec(disable_randomisation) };
-        }
+        let no_aslr = self.no_aslr;
+        let prepare = move || {
+            if no_aslr {
+                disable_randomisation()?;
+            }
+            limits.restore()
+        };
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(prepare) };
         command.spawn().map_err(|error| self.refused(error))
     }
 

@@ -21,6 +21,7 @@ mod error;
 mod exit;
 mod intents;
 mod launch;
+mod limits;
 mod merge;
 mod output;
 mod process;
@@ -30,6 +31,7 @@ mod sample;
 mod signals;
 mod sink;
 mod strays;
+mod thread;
 
 pub use error::Error;
 pub use exit::Exit;

@@ -37,6 +37,10 @@ impl Output {
             Output::Chosen { directory, .. } => temporary(directory),
         };
         let error = |path: &Path, source| Error::Output { path: path.to_owned(), source };
+        if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+            // A pipe nobody reads would stop the recording for ever, and a tape is read from its end.
+            return Err(Error::NoFile { path: self.shown(&path) });
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -9,9 +9,11 @@ use heaptape_tape::{Ended, Header, Writer};
 
 use crate::Error;
 use crate::arena::SharedArena;
+use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::intents::Intents;
 use crate::launch::{Launch, texts};
+use crate::limits::Limits;
 use crate::output::{OpenOutput, Output};
 use crate::recorder::Recorder;
 use crate::signals::Signals;
@@ -69,9 +71,10 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     recording.launch.check()?;
     keep_memory();
     let mut output = recording.output.open()?;
-    let signals = Signals::catch()?;
-    let started = start(recording, &mut output);
-    let (mut child, mut recorder) = match started {
+    let limits = Limits::lift();
+    let started =
+        Signals::catch().and_then(|signals| Ok((signals, start(recording, &mut output, limits)?)));
+    let (signals, (mut child, mut recorder)) = match started {
         Ok(started) => started,
         Err(error) => {
             output.discard();
@@ -117,15 +120,20 @@ fn wait(child: &mut Child, signals: &Signals) -> Exit {
     }
 }
 
-fn start(recording: &Recording, output: &mut OpenOutput) -> Result<(Child, Recorder), Error> {
+fn start(
+    recording: &Recording,
+    output: &mut OpenOutput,
+    limits: Limits,
+) -> Result<(Child, Recorder), Error> {
     let arena = SharedArena::create()?;
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
-    let child = recording.launch.spawn(arena.session_path())?;
+    let clock = Clock::start(arena.arena())?;
+    let child = recording.launch.spawn(arena.session_path(), limits)?;
     let mut intents = Intents::new();
     intents.expect(child.id(), &recording.launch.name());
-    Ok((child, Recorder::new(arena, tape, intents)))
+    Ok((child, Recorder::new(arena, clock, tape, intents)))
 }
 
 fn header(recording: &Recording) -> Header {

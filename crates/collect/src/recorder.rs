@@ -7,7 +7,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use heaptape_proc::read;
-use heaptape_tape::{Ended, Error, Writer};
+use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{FREE, Owner};
 use rustix::event::{PollFd, PollFlags};
@@ -32,14 +32,20 @@ const SAMPLE_SHARE: u32 = 20;
 const SHARES_SHARE: u32 = 100;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
+/// The same while threads wait for chunks.
+const THREADS_SOONER: Duration = Duration::from_millis(20);
 /// How often processes are looked for that did not make themselves known.
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
-const FLUSH_EVERY: Duration = Duration::from_secs(2);
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long the point of a fork is kept for a child that has not registered.
 const FORK_GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
+/// How long threads may wait for chunks while nothing comes from any.
+const STUCK: Duration = Duration::from_secs(5);
+/// Process slots to keep at hand: a burst of forks finds them before the next round.
+const SPARE_SLOTS: usize = 128;
 
 /// The state of a recording.
 pub(crate) struct Recorder {
@@ -69,6 +75,8 @@ pub(crate) struct Recorder {
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) next_sample: Instant,
+    /// When a round last found anything to do.
+    pub(crate) idle_since: Instant,
     pub(crate) next_shares: Instant,
     pub(crate) next_threads: Instant,
     pub(crate) next_strays: Instant,
@@ -76,11 +84,16 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(arena: SharedArena, tape: Writer<Sink>, intents: Intents) -> Recorder {
+    pub(crate) fn new(
+        arena: SharedArena,
+        clock: Clock,
+        tape: Writer<Sink>,
+        intents: Intents,
+    ) -> Recorder {
         let now = Instant::now();
         Recorder {
-            clock: Clock::start(arena.arena()),
             arena,
+            clock,
             tape,
             intents,
             strays: Strays::default(),
@@ -99,6 +112,7 @@ impl Recorder {
             detached: 0,
             ended: None,
             next_sample: now,
+            idle_since: now,
             next_shares: now,
             next_threads: now + THREADS_EVERY,
             next_strays: now + STRAYS_EVERY,
@@ -128,10 +142,10 @@ impl Recorder {
             }
             let busy = match self.round(exit.map(|exit| (root, exit))) {
                 Ok(busy) => busy,
-                Err(error) => return self.end(Ended::Other(error.to_string()), watch),
+                Err(error) => return self.end(Ended::Other(error.to_string())),
             };
             if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
-                return self.end(why, watch);
+                return self.end(why);
             }
             if exit.is_some() {
                 if self.is_over(recording.no_wait) {
@@ -184,13 +198,18 @@ impl Recorder {
         let mut busy = self.drain()?;
         busy |= self.admit(&arrivals)?;
         busy |= self.reap(root)?;
+        if busy {
+            self.idle_since = Instant::now();
+        }
         self.supply();
         self.judge_intents()?;
         let now = Instant::now();
         if now >= self.next_sample {
             self.sample()?;
         }
-        if now >= self.next_threads || self.waited > 0 {
+        if now >= self.next_threads
+            || (self.waited > 0 && now + THREADS_EVERY >= self.next_threads + THREADS_SOONER)
+        {
             self.close_threads();
             self.next_threads = now + THREADS_EVERY;
         }
@@ -274,8 +293,13 @@ impl Recorder {
         if !self.arena.replenish(self.free, starved) && self.arena.is_full() {
             self.ended.get_or_insert(Ended::Other("shared-memory-full".into()));
         }
-        if self.live.len() + 16 > self.arena.slots() {
-            self.arena.offer_slots(32);
+        // Only a thread's stream that somebody scribbled over can leave it so for long.
+        let stuck = starved && self.idle_since.elapsed() > STUCK;
+        if stuck {
+            self.ended.get_or_insert(Ended::Other("no-chunks-left".into()));
+        }
+        if self.live.len() + SPARE_SLOTS > self.arena.slots() {
+            self.arena.offer_slots(2 * SPARE_SLOTS);
         }
     }
 
@@ -283,6 +307,7 @@ impl Recorder {
         let started = Instant::now();
         let with_shares = started >= self.next_shares;
         for place in self.live.clone() {
+            self.arena.arena().session().beat();
             let process = &self.processes[place];
             if process.gone.is_some() {
                 continue;
@@ -329,12 +354,8 @@ impl Recorder {
     }
 
     /// Ends the recording before the job has ended; the job goes on.
-    pub(crate) fn end(&mut self, why: Ended, watch: &mut dyn Watch) {
+    pub(crate) fn end(&mut self, why: Ended) {
         self.arena.arena().session().end();
-        watch.notice(&format!(
-            "the recording ends here ({}); the command goes on unrecorded",
-            why.as_str()
-        ));
         self.ended.get_or_insert(why);
     }
 
@@ -359,10 +380,19 @@ impl Recorder {
             }
             Err(error) => (0, Some(Ended::Other(error.to_string()))),
         };
+        let ended = ended.or(failed);
+        // What did not fit any more was counted, but is not on the tape.
+        let (events, lost, order_faults) = match ended.as_ref().map(|_| Tape::open(&path)) {
+            Some(Ok(tape)) => {
+                let summary = tape.summary();
+                (summary.events, summary.lost, summary.order_faults)
+            }
+            _ => (events, lost, order_faults),
+        };
         Outcome {
             path,
             exit: Exit::default(),
-            ended: ended.or(failed),
+            ended,
             events,
             lost,
             order_faults,

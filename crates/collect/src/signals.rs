@@ -19,13 +19,14 @@ impl Signals {
         let mut signals = SignalsInfo::<WithOrigin>::new(wanted)
             .map_err(|source| Error::System { what: "sigaction", source })?;
         let (sender, receiver) = channel();
-        std::thread::spawn(move || {
+        let forward = move || {
             for origin in &mut signals {
                 if origin.process.is_some() && sender.send(origin.signal).is_err() {
                     break;
                 }
             }
-        });
+        };
+        crate::thread::start(forward)?;
         Ok(Signals(receiver))
     }
 

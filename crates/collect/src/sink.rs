@@ -30,12 +30,16 @@ pub(crate) struct Sink {
 
 impl Sink {
     /// Starts the thread. `max_size`: bytes after which the tape ends.
-    pub(crate) fn start(file: File, max_size: Option<u64>, arena: Arena) -> Result<Sink, Error> {
+    pub(crate) fn start(
+        file: File,
+        max_size: Option<u64>,
+        arena: Arena,
+    ) -> Result<Sink, crate::Error> {
         let (sender, receiver) = sync_channel(QUEUE);
         let state = Arc::new(Mutex::new(None));
         let shared = state.clone();
         let out = FrameFile::new(file, max_size, shared)?;
-        let thread = std::thread::spawn(move || out.write_all(&receiver));
+        let thread = crate::thread::start(move || out.write_all(&receiver))?;
         Ok(Sink { sender: Some(sender), thread: Some(thread), state, arena })
     }
 

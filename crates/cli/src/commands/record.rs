@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use heaptape_collect::{Error, Exit, Launch, Outcome, Output, Recording, Watch, record};
 use heaptape_proc::job;
 use heaptape_report::size::Size;
+use heaptape_tape::Ended;
 
 use crate::args;
 use crate::library;
@@ -76,6 +77,18 @@ fn with_rank(path: PathBuf) -> Result<PathBuf> {
     Ok(text.replace("%r", &job.rank.to_string()).into())
 }
 
+/// Why a tape ends early, in words.
+fn reason(ended: &Ended) -> String {
+    match ended {
+        Ended::MaxSize => "it reached the size that --max-size allows".into(),
+        Ended::DiskFull => "there is no space left for it".into(),
+        Ended::Other(why) if why == "heaptape-stood-still" => {
+            "heaptape was stopped, or too busy, for more than 2 s, and the command went on without it".into()
+        }
+        Ended::Other(why) => why.clone(),
+    }
+}
+
 /// The command's own status; 128 + n when signal n ended it.
 fn exit_code(exit: Exit) -> ExitCode {
     let code = exit.code.or(exit.signal.map(|signal| 128 + signal));
@@ -93,6 +106,9 @@ impl Teller {
     }
 
     fn outcome(&self, outcome: &Outcome) {
+        if let Some(ended) = &outcome.ended {
+            self.error(&format!("the tape ends before the job did: {}", reason(ended)));
+        }
         if self.quiet {
             return;
         }

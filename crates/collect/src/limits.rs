@@ -34,8 +34,11 @@ impl Limits {
     /// fails instead of ending heaptape.
     pub(crate) fn lift() -> Limits {
         let file_size = getrlimit(Resource::Fsize);
-        let lifted = Rlimit { current: file_size.maximum, maximum: file_size.maximum };
-        let _ = setrlimit(Resource::Fsize, lifted);
+        // Root may do away with it, others may go as far as the hard limit.
+        let _ = setrlimit(Resource::Fsize, Rlimit { current: None, maximum: None }).or_else(|_| {
+            let maximum = file_size.maximum;
+            setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum })
+        });
         // SAFETY: ignores a signal; the command gets the default back in `restore`.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         Limits { file_size }

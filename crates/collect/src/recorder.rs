@@ -374,10 +374,7 @@ impl Recorder {
         let lost = self.processes.iter().map(Process::lost).sum();
         let ended = self.ended.clone();
         let (bytes, failed) = match self.tape.finish(ended.clone()) {
-            Ok(sink) => {
-                let failed = sink.ended();
-                (sink.close(), failed)
-            }
+            Ok(sink) => sink.close(),
             Err(error) => (0, Some(Ended::Other(error.to_string()))),
         };
         let ended = ended.or(failed);

@@ -48,10 +48,11 @@ impl Sink {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything is written; the length of the file in bytes.
-    pub(crate) fn close(mut self) -> u64 {
+    /// Waits until everything is written; the length of the file in bytes, and why it had to end.
+    pub(crate) fn close(mut self) -> (u64, Option<Ended>) {
         self.sender = None;
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0)
+        let bytes = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0);
+        (bytes, self.ended())
     }
 }
 

@@ -44,7 +44,10 @@ fn directories() -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let own = format!("heaptape-{uid}");
+    // What root records may go on as another user, who can't read root's own directories.
+    let common = (uid == 0).then(|| Path::new("/var/cache/heaptape").to_owned());
     [
+        common,
         variable("XDG_CACHE_HOME").map(|dir| dir.join("heaptape")),
         variable("HOME").map(|dir| dir.join(".cache/heaptape")),
         variable("XDG_RUNTIME_DIR").map(|dir| dir.join("heaptape")),

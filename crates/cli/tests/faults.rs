@@ -337,3 +337,26 @@ fn damaged_bytes_never_panic() {
         );
     }
 }
+
+#[test]
+fn a_static_child_is_named_every_time() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let script = "\"$0\"; \"$0\"; exit 0";
+    let command =
+        [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(script), program("static").as_os_str()]
+            .map(OsStr::to_owned);
+    let command: Vec<&OsStr> = command.iter().map(|word| word.as_os_str()).collect();
+    for _ in 0..20 {
+        let outcome = run(&mut record(&file, &[], &command));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let info: serde_json::Value =
+            serde_json::from_slice(&tape::info_outcome(&file).stdout).expect("JSON");
+        let uncovered = info["uncovered"].as_array().expect("a list");
+        assert_eq!(uncovered.len(), 2, "{info}");
+        for process in uncovered {
+            let why = process["why"].as_str().expect("a reason");
+            assert!(why.contains("statically linked"), "{why}");
+        }
+    }
+}

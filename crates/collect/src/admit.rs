@@ -150,7 +150,9 @@ impl Recorder {
         let number = self.tape.start_process(&start)?;
         let place = self.processes.len();
         self.by_slot.insert((slot, generation), place);
-        *self.registrations.entry(pid).or_default() += 1;
+        if origin == Origin::Exec {
+            *self.programs.entry(pid).or_default() += 1;
+        }
         let since = self.round;
         self.processes.push(Process::new(Arrival {
             number,

@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use heaptape_wire::atomic::Ordering;
@@ -284,8 +284,8 @@ impl FreeChunks {
 impl Drop for SharedArena {
     fn drop(&mut self) {
         self.arena.session().end();
-        if let Some(path) = &self.named {
-            let _ = fs::remove_file(path);
+        if let Some(directory) = self.named.as_ref().and_then(|path| path.parent()) {
+            let _ = fs::remove_dir_all(directory);
         }
     }
 }
@@ -294,22 +294,40 @@ fn prefix() -> String {
     format!("heaptape.{}.", rustix::process::getuid().as_raw())
 }
 
+/// The arena as a file in a directory of its own.
+///
+/// What root records may go on as another user, who must be able to open the file then: the directory
+/// lets everybody through, shows nobody its contents, and the file's name can't be guessed.
 fn create_named() -> io::Result<(File, PathBuf)> {
-    let mut random = [0u8; 16];
-    File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut random))?;
-    let name: String = random.iter().map(|b| format!("{b:02x}")).collect();
-    let path = Path::new(SHARED_MEMORY).join(format!("{}{name}", prefix()));
+    let is_root = rustix::process::getuid().is_root();
+    let (directory_mode, file_mode) = if is_root { (0o711, 0o666) } else { (0o700, 0o600) };
+    let directory = Path::new(SHARED_MEMORY).join(format!("{}{}", prefix(), random_name()?));
+    fs::DirBuilder::new().mode(0o700).create(&directory)?;
+    let made = create_in(&directory, file_mode).and_then(|made| {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(directory_mode))?;
+        Ok(made)
+    });
+    if made.is_err() {
+        let _ = fs::remove_dir_all(&directory);
+    }
+    made
+}
+
+fn create_in(directory: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+    let path = directory.join(random_name()?);
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     // Held as long as we live: who can take it finds a file whose collector is gone.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    match provision(&file) {
-        Ok(()) => Ok((file, path)),
-        Err(error) => {
-            let _ = fs::remove_file(&path);
-            Err(error)
-        }
-    }
+    provision(&file)?;
+    Ok((file, path))
+}
+
+fn random_name() -> io::Result<String> {
+    let mut random = [0u8; 16];
+    File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut random))?;
+    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 fn create_unnamed() -> Result<File, Error> {
@@ -341,16 +359,26 @@ fn sweep() {
     let Ok(entries) = fs::read_dir(SHARED_MEMORY) else { return };
     let prefix = prefix();
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
-            continue;
-        }
-        let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else {
-            continue;
-        };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_file(entry.path());
+        if entry.file_name().to_string_lossy().starts_with(&prefix) && is_abandoned(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether no collector holds the file in this directory. One that is being made has none yet, and is
+/// left alone.
+fn is_abandoned(directory: &Path) -> bool {
+    let Ok(files) = fs::read_dir(directory) else { return false };
+    let mut files = files.flatten().peekable();
+    files.peek().is_some()
+        && files.all(|file| {
+            let opened = OpenOptions::new().read(true).write(true).open(file.path());
+            // A file without a length is one whose collector is about to lock it.
+            opened.is_ok_and(|file| {
+                file.metadata().is_ok_and(|meta| meta.len() > 0)
+                    && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            })
+        })
 }
 
 fn tsc_is_trusted() -> bool {

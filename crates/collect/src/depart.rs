@@ -95,10 +95,10 @@ impl Recorder {
 
     pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
         let mut found: Vec<Uncovered> = Vec::new();
-        let registrations = &self.registrations;
+        let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
-            |pid| count(registrations, pid),
+            |pid| count(programs, pid),
             |uncovered| found.push(uncovered),
         );
         for uncovered in found {
@@ -129,11 +129,11 @@ impl Recorder {
         let mut known = self.live_pids();
         known.extend(self.intents.named());
         let mut found = Vec::new();
-        let registrations = &self.registrations;
+        let processes = &self.processes;
         self.strays.look(
             &known,
             self.arena.session_path(),
-            |pid| count(registrations, pid) > 0,
+            |pid| processes.iter().any(|process| process.pid == pid),
             |uncovered| found.push(uncovered),
         );
         found.retain(|found| !self.intents.has_named(found.pid));
@@ -146,9 +146,9 @@ impl Recorder {
     }
 }
 
-/// How often a pid has registered.
-pub(crate) fn count(registrations: &HashMap<u32, u64>, pid: u32) -> u64 {
-    registrations.get(&pid).copied().unwrap_or(0)
+/// How often a pid has registered with a new program.
+pub(crate) fn count(programs: &HashMap<u32, u64>, pid: u32) -> u64 {
+    programs.get(&pid).copied().unwrap_or(0)
 }
 
 /// Whether a process has ended: its descriptor is readable, or there never was one.

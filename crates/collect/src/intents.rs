@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(2);
 struct Open {
     pid: u32,
     file: String,
-    /// Registrations of this pid when the announcement was first seen.
+    /// New programs that had registered with this pid when the announcement was first seen.
     before: u64,
     spawned: bool,
     since: Instant,
@@ -65,7 +65,7 @@ impl Intents {
 
     /// Second, after the arrivals were looked up and before they are admitted: new announcements.
     /// Whoever is among the arrivals announced before, and does not count as registered yet.
-    pub(crate) fn observe(&mut self, arena: Arena, registrations: impl Fn(u32) -> u64) {
+    pub(crate) fn observe(&mut self, arena: Arena, programs: impl Fn(u32) -> u64) {
         for (index, place) in self.open.iter_mut().enumerate() {
             let intent = arena.intent(index);
             match (intent.pid(), &place) {
@@ -74,7 +74,7 @@ impl Intents {
                 (Some(pid), Some(open)) if open.pid == pid => {}
                 (Some(pid), _) => {
                     let file = text(intent.file());
-                    *place = Some(Open::new(pid, file, registrations(pid), intent.is_spawned()));
+                    *place = Some(Open::new(pid, file, programs(pid), intent.is_spawned()));
                 }
             }
         }
@@ -85,17 +85,17 @@ impl Intents {
     pub(crate) fn judge(
         &mut self,
         arena: Arena,
-        registrations: impl Fn(u32) -> u64,
+        programs: impl Fn(u32) -> u64,
         mut uncovered: impl FnMut(Uncovered),
     ) {
         if let Some(open) = &mut self.expected
-            && open.is_settled(registrations(open.pid), &mut uncovered)
+            && open.is_settled(programs(open.pid), &mut uncovered)
         {
             self.expected = None;
         }
         for (index, place) in self.open.iter_mut().enumerate() {
             if let Some(open) = place
-                && open.is_settled(registrations(open.pid), &mut uncovered)
+                && open.is_settled(programs(open.pid), &mut uncovered)
             {
                 *place = None;
                 arena.intent(index).clear();
@@ -110,9 +110,9 @@ impl Open {
     }
 
     /// Whether nothing more is to be expected; reports a process that can't be covered, once.
-    fn is_settled(&mut self, registrations: u64, uncovered: &mut impl FnMut(Uncovered)) -> bool {
+    fn is_settled(&mut self, programs: u64, uncovered: &mut impl FnMut(Uncovered)) -> bool {
         // A spawned process may have registered before its parent could announce it.
-        if registrations > self.before || (self.spawned && registrations > 0) {
+        if programs > self.before || (self.spawned && programs > 0) {
             return true;
         }
         let is_late = self.is_gone || self.since.elapsed() > GRACE;

@@ -59,8 +59,8 @@ pub(crate) struct Recorder {
     pub(crate) live: Vec<usize>,
     /// Every process by its slot and generation.
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
-    /// How often each pid has registered.
-    pub(crate) registrations: HashMap<u32, u64>,
+    /// How often each pid has registered with a new program.
+    pub(crate) programs: HashMap<u32, u64>,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -100,7 +100,7 @@ impl Recorder {
             processes: Vec::new(),
             live: Vec::new(),
             by_slot: HashMap::new(),
-            registrations: HashMap::new(),
+            programs: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,
@@ -193,8 +193,8 @@ impl Recorder {
         // Seen before draining: all that an arrival's parent wrote before is then merged first.
         self.intents.notice_gone();
         let arrivals = self.arrivals();
-        let registrations = &self.registrations;
-        self.intents.observe(self.arena.arena(), |pid| count(registrations, pid));
+        let programs = &self.programs;
+        self.intents.observe(self.arena.arena(), |pid| count(programs, pid));
         let mut busy = self.drain()?;
         busy |= self.admit(&arrivals)?;
         busy |= self.reap(root)?;

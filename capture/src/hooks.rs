@@ -39,9 +39,7 @@ fn slack(block: *mut u8, size: usize) -> u64 {
 /// Writes an allocation down.
 #[inline(always)]
 pub fn record(call: Call, block: *mut u8, size: usize, align: usize, caller: usize) {
-    if is_early(block) {
-        return;
-    }
+    // (A block that was handed out during the look-up comes before there is anything to write to.)
     thread::allocation(
         call,
         &Allocation {
@@ -117,9 +115,6 @@ fn record_reallocation(
     begun: bool,
     caller: usize,
 ) {
-    if is_early(block) {
-        return;
-    }
     let a = Allocation {
         address: block as u64,
         size: size as u64,

@@ -97,20 +97,25 @@ impl Put for Cursor {
     }
 }
 
-/// The thread's slot, with room for `bytes` and its clock set; null when nothing is to be recorded.
+/// The thread's slot, if it has room for `bytes` and its clock is set; null where [`make_ready`] has
+/// something to do first.
 #[inline(always)]
-fn ready(bytes: usize) -> *mut ThreadSlot {
+fn ready_now(bytes: usize) -> *mut ThreadSlot {
     let slot = arch::thread_word() as *mut ThreadSlot;
     // SAFETY: a slot, once given to a thread, stays mapped and is only touched by that thread.
     unsafe {
-        if !slot.is_null()
+        let is_ready = !slot.is_null()
             && (*slot).room >= bytes + ROOM_MARK
-            && (*slot).time == lifecycle::clock()
-        {
-            return slot;
-        }
+            && (*slot).time == lifecycle::clock();
+        if is_ready { slot } else { core::ptr::null_mut() }
     }
-    make_ready(bytes)
+}
+
+/// The thread's slot, with room for `bytes` and its clock set; null when nothing is to be recorded.
+#[inline(always)]
+fn ready(bytes: usize) -> *mut ThreadSlot {
+    let slot = ready_now(bytes);
+    if slot.is_null() { make_ready(bytes) } else { slot }
 }
 
 /// Writes one record into a slot that is ready for it.
@@ -139,6 +144,20 @@ unsafe fn write(slot: *mut ThreadSlot, write: impl FnOnce(&mut Cursor)) {
 #[inline(always)]
 pub fn allocation(call: Call, a: &Allocation) {
     let stamp = stamp();
+    let slot = ready_now(EVENT_BYTES);
+    // SAFETY: a ready slot is the thread's own and has room for the longest event.
+    unsafe {
+        if !slot.is_null() && (*slot).short.operator == 0 {
+            return write(slot, |out| event::put_allocation(out, call, a, stamp));
+        }
+    }
+    // All else in a function of its own: the way above then calls nothing and saves no registers.
+    rare_allocation(call, *a, stamp);
+}
+
+#[cold]
+#[inline(never)]
+fn rare_allocation(call: Call, a: Allocation, stamp: Option<u64>) {
     let slot = ready(EVENT_BYTES);
     if slot.is_null() {
         return;
@@ -146,9 +165,9 @@ pub fn allocation(call: Call, a: &Allocation) {
     // SAFETY: `ready` gave the slot for the longest event.
     unsafe {
         if (*slot).short.operator != 0 {
-            return inside_new(slot, call, a, stamp);
+            return inside_new(slot, call, &a, stamp);
         }
-        write(slot, |out| event::put_allocation(out, call, a, stamp));
+        write(slot, |out| event::put_allocation(out, call, &a, stamp));
     }
 }
 
@@ -228,6 +247,18 @@ pub fn enter_new(operator: usize, size: usize, align: usize, caller: usize) {
 /// Records that a block is about to be given back.
 #[inline(always)]
 pub fn release(call: Call, address: u64, caller: u64) {
+    let slot = ready_now(EVENT_BYTES);
+    if slot.is_null() {
+        return rare_release(call, address, caller);
+    }
+    let stamp = stamp();
+    // SAFETY: a ready slot is the thread's own and has room for the longest event.
+    unsafe { write(slot, |out| put_release(out, call, address, caller, stamp)) };
+}
+
+#[cold]
+#[inline(never)]
+fn rare_release(call: Call, address: u64, caller: u64) {
     let slot = ready(EVENT_BYTES);
     if slot.is_null() {
         return;

@@ -105,6 +105,8 @@ pub const OP_REALLOC_BEGIN: u8 = 20;
 pub const OP_TIME: u8 = 21;
 /// The operation of a [`crate::note`].
 pub const OP_NOTE: u8 = 22;
+// 13 to 19 and 23 to 31 are free. A call stack gets one of them: a record of its own, written once per
+// stack, and one before an event whose stack is not that of the thread's last.
 
 const OP_MASK: u64 = 0x1f;
 const STAMPED: u64 = 1 << 5;

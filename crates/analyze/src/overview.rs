@@ -40,7 +40,8 @@ pub struct Member {
 }
 
 impl Overview {
-    /// Reads the index and the first notes of each chosen process; with `verify` all its events.
+    /// Reads the index and the first notes of each chosen process; with `verify` all its events, notes and
+    /// samples.
     pub fn of(tape: &Tape, choice: ProcessChoice, verify: bool) -> Result<Overview, Error> {
         let summary = tape.summary().clone();
         let members = processes::all(&summary, choice)?
@@ -82,9 +83,22 @@ impl Member {
             parent_pid: parent.map(|p| p.pid),
             replaced: is_replaced(tape.summary(), process),
             settings: settings(tape, process.number)?,
-            verdict: verify.then(|| heaptape_tape::verify(tape, process.number)).transpose()?,
+            verdict: verify.then(|| check(tape, process.number)).transpose()?,
         })
     }
+}
+
+/// Reads all that the tape has of a process: what the rules of an allocator hold for, then the
+/// columns, notes and samples that those do not need, so that nothing damaged stays unseen.
+fn check(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
+    let verdict = heaptape_tape::verify(tape, process)?;
+    for mark in tape.marks(process)? {
+        mark?;
+    }
+    let columns = Columns { caller: true, time: true, ..Columns::REPLAY };
+    let mut events = tape.events_with(process, 0..u64::MAX, columns)?;
+    while events.lend()?.is_some() {}
+    Ok(verdict)
 }
 
 /// Ids are used again when a process has been waited for, but then it has an exit status.

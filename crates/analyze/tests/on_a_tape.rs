@@ -37,6 +37,10 @@ fn start(pid: u32, parent: Option<ProcessNumber>, origin: Origin) -> ProcessStar
 /// First: two blocks, a fork, a library loaded and called, one block freed. The child frees an
 /// inherited block and makes one.
 fn tape() -> Tape {
+    Tape::from_bytes(bytes()).unwrap()
+}
+
+fn bytes() -> Vec<u8> {
     let header = Header { settings: vec![("aslr".into(), "on".into())], ..Header::default() };
     let mut writer = Writer::new(FrameWriter::new(Vec::new()).unwrap(), &header).unwrap();
     let first = writer.start_process(&start(77, None, Origin::Exec)).unwrap();
@@ -68,7 +72,7 @@ fn tape() -> Tape {
         let end = ProcessEnd { time: 70, code: Some(0), threads: 1, ..ProcessEnd::default() };
         writer.end_process(process, &end).unwrap();
     }
-    Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap()
+    writer.finish(None).unwrap().into_inner()
 }
 
 fn sizes(tape: &Tape, process: ProcessNumber, made: u64) -> Vec<u64> {
@@ -138,6 +142,30 @@ fn an_overview_has_settings_and_parents() {
     assert_eq!((overview.summary.events, overview.faults()), (6, Some(0)));
     assert_eq!(overview.duration(), Some(70));
     assert!(overview.bytes_per_event().is_some_and(|b| b > 1.0));
+}
+
+/// Whether everything on the tape can be read.
+fn reads(tape: &Tape) -> bool {
+    tape.summary().processes.iter().all(|p| {
+        tape.events(p.number, 0..u64::MAX).is_ok_and(|mut items| items.all(|i| i.is_ok()))
+            && tape.marks(p.number).is_ok_and(|mut marks| marks.all(|m| m.is_ok()))
+    })
+}
+
+#[test]
+fn what_a_check_has_passed_can_be_read() {
+    let whole = bytes();
+    let mut found = 0;
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        let Ok(tape) = Tape::from_bytes(damaged) else { continue };
+        if !reads(&tape) {
+            found += 1;
+            assert!(Overview::of(&tape, ProcessChoice::All, true).is_err(), "byte {at}");
+        }
+    }
+    assert!(found > 50, "{found} bytes of columns");
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(crate) struct Record {
     #[arg(long)]
     pub(crate) no_wait: bool,
     /// End the recording (not the command) when the tape has this size
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub(crate) max_size: Option<u64>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true,
@@ -103,8 +103,8 @@ pub(crate) struct Info {
     /// Read the whole tape and check it: every checksum, every count, no two live blocks overlapping
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Only this process: a process id, rank:R, or all
-    #[arg(long, value_name = "PROCESS", default_value = "all")]
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all
+    #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
 }
 
@@ -122,19 +122,19 @@ pub(crate) struct Events {
     #[arg(value_name = "A..B")]
     pub(crate) range: Option<Span>,
     /// The ten calls before this index, the call itself and the ten after it
-    #[arg(long, value_name = "N", conflicts_with = "range")]
+    #[arg(long, value_name = "N", conflicts_with = "range", value_parser = whole::<u64>, allow_hyphen_values = true)]
     pub(crate) around: Option<u64>,
-    /// Which process: a process id or rank:R [default: the one with most events]
-    #[arg(long, value_name = "PROCESS")]
+    /// Which process: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
+    #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
-    /// Only these calls, such as malloc,free
+    /// Only these calls, such as malloc,free: malloc, calloc, realloc, reallocarray, free (cfree and free_sized too), memalign, posix_memalign, aligned_alloc, valloc, pvalloc, new (new[] too), delete (delete[] too)
     #[arg(long, value_name = "CALLS", value_delimiter = ',', value_parser = call)]
     pub(crate) call: Vec<Call>,
     /// Only sizes from A to B, B included; a size alone is that size. Of a free it is the block's
-    #[arg(long, value_name = "A..B", value_parser = size::parse_range)]
+    #[arg(long, value_name = "A..B", value_parser = size::parse_range, allow_hyphen_values = true)]
     pub(crate) size: Option<RangeInclusive<u64>>,
     /// Only this thread, by its number in the listing
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = whole::<u32>, allow_hyphen_values = true)]
     pub(crate) thread: Option<u32>,
     /// Print how many blocks and bytes went through each size class, instead of the calls
     #[arg(long, conflicts_with = "notes")]
@@ -157,18 +157,23 @@ pub(crate) struct Live {
     /// The tape
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// When: after this many events, at the peak of requested bytes, at the end, or at a time such as 12.5s
-    #[arg(long, value_name = "INDEX|peak|end|TIME", default_value = "peak")]
+    /// When: after the event with this index, at the peak of requested bytes, at the end, or at a time such as 12.5s or 100ms
+    #[arg(
+        long,
+        value_name = "INDEX|peak|end|TIME",
+        default_value = "peak",
+        allow_hyphen_values = true
+    )]
     pub(crate) at: Moment,
-    /// Which process: a process id or rank:R [default: the one with most events]
-    #[arg(long, value_name = "PROCESS")]
+    /// Which process: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
+    #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
     /// Add the blocks up by caller or by size class
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<By>,
-    /// Print only the largest N; 0 prints all
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(crate) top: usize,
+    /// Print only the largest N; 0 prints all [default: 20, with --by bin all]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_hyphen_values = true)]
+    pub(crate) top: Option<usize>,
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -199,11 +204,11 @@ pub(crate) struct Export {
     /// The file to write [default: stdout]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-    /// Which process: a process id, rank:R, or all
-    #[arg(long, value_name = "PROCESS", default_value = "all")]
+    /// Which process: a process id, rank:R, #N for the Nth to start (from 0), or all
+    #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
     /// Of each process only the calls from index A to B, B excluded; N alone is one call
-    #[arg(long, value_name = "A..B")]
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     pub(crate) range: Option<Span>,
 }
 
@@ -257,4 +262,35 @@ fn call(text: &str) -> Result<Call, String> {
         let names = Call::ALL.map(Call::name).join(", ");
         format!("'{text}' is no call that is recorded; those are {names}.")
     })
+}
+
+/// Reads a count or a number, as whole numbers from 0 are written.
+fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.trim().parse::<u64>().ok().and_then(|n| T::try_from(n).ok());
+    number.ok_or_else(|| format!("'{text}' is no whole number from 0 up, or too large a one."))
+}
+
+/// Reads the choice of one process.
+fn one_process(text: &str) -> Result<ProcessChoice, String> {
+    match text.parse().map_err(|error: heaptape_analyze::Error| error.to_string())? {
+        ProcessChoice::All => {
+            Err("This command is about one process: give its id, rank:R, or #N.".to_owned())
+        }
+        one => Ok(one),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_processes() {
+        assert_eq!(whole::<u32>("7"), Ok(7));
+        for text in ["-1", "", "x", "4294967296"] {
+            assert!(whole::<u32>(text).is_err(), "{text}");
+        }
+        assert_eq!(one_process("#2"), Ok(ProcessChoice::Number(2)));
+        assert!(one_process("all").is_err_and(|e| e.starts_with("This command")));
+    }
 }

@@ -4,7 +4,8 @@ use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use heaptape_report::Style;
-use heaptape_report::table::DEFAULT_WIDTH;
+use heaptape_report::table::UNLIMITED;
+use heaptape_report::text;
 
 use crate::args::Color;
 use crate::output::Named;
@@ -28,7 +29,7 @@ impl Terminal {
             }
         };
         let size = terminal_size::terminal_size_of(io::stdout());
-        let width = size.map_or(DEFAULT_WIDTH, |(width, _)| width.0);
+        let width = width(size.map(|(width, _)| width.0), env::var("COLUMNS").ok().as_deref());
         Terminal { style: Style { width, color }, quiet }
     }
 
@@ -64,6 +65,26 @@ impl Terminal {
     /// Says what went wrong on stderr.
     pub(crate) fn error(&self, sentence: &str) {
         // There is nobody left to tell when stderr is closed.
-        let _ = writeln!(io::stderr(), "heaptape: {sentence}");
+        let _ = writeln!(io::stderr(), "heaptape: {}", text::plain(sentence));
+    }
+}
+
+/// The terminal's own width; else what `COLUMNS` says; else none.
+fn width(terminal: Option<u16>, columns: Option<&str>) -> u16 {
+    let told = || columns?.trim().parse().ok().filter(|&width| width > 0);
+    terminal.filter(|&width| width > 0).or_else(told).unwrap_or(UNLIMITED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths() {
+        assert_eq!(width(Some(200), Some("80")), 200);
+        assert_eq!(width(None, Some("80")), 80);
+        for nonsense in [None, Some(""), Some("0"), Some("wide")] {
+            assert_eq!(width(None, nonsense), UNLIMITED);
+        }
     }
 }

@@ -36,7 +36,7 @@ pub fn row(out: &mut impl Write, row: &Row) -> io::Result<()> {
         size,
         slack,
         format!("{:#x}", address.unwrap_or(0)),
-        text::caller(row.place.as_ref(), row.caller),
+        text::plain(&text::caller(row.place.as_ref(), row.caller)),
         effect(row),
     );
     writeln!(out, "{}", line.trim_end())

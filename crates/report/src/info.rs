@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-use heaptape_analyze::Call;
 use heaptape_analyze::overview::{Member, Overview};
+use heaptape_analyze::{Call, ProcessSummary, Summary};
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
@@ -19,6 +19,7 @@ pub fn write(
 ) -> io::Result<()> {
     write_recording(out, file, overview)?;
     write_faults(out, overview)?;
+    write_foremost(out, &overview.members)?;
     write_verdicts(out, overview)?;
     write_settings(out, overview)?;
     write_uncovered(out, overview, style)?;
@@ -26,18 +27,29 @@ pub fn write(
         return Ok(());
     }
     writeln!(out)?;
-    processes(&overview.members, style).write(out)?;
+    // Only of several is a sum of use, and only the sum of all is the job's.
+    let sum = match overview.members.len() {
+        0 | 1 => None,
+        n if n == overview.summary.processes.len() => Some("job"),
+        _ => Some("sum"),
+    };
+    processes(&overview.members, sum, style).write(out)?;
     writeln!(out)?;
-    calls(&overview.members, style).write(out)?;
-    let file = text::command(&[file.to_owned()]);
+    calls(&overview.members, sum, style).write(out)?;
+    let file = text::plain(&text::command(&[file.to_owned()]));
     writeln!(out, "\nNext: heaptape live {file} --at peak · heaptape events {file} 0..20")
 }
 
 fn write_recording(out: &mut impl Write, file: &str, overview: &Overview) -> io::Result<()> {
     let s = &overview.summary;
     let host = if s.header.host.is_empty() { "an unnamed host" } else { &s.header.host };
-    writeln!(out, "{file} is a recording of: {}", text::command(&s.header.command))?;
-    write!(out, "It was made on {host}")?;
+    writeln!(
+        out,
+        "{} is a recording of: {}",
+        text::plain(file),
+        text::plain(&text::command(&s.header.command))
+    )?;
+    write!(out, "It was made on {}", text::plain(host))?;
     if let Some(started) = UNIX_EPOCH.checked_add(Duration::from_nanos(s.header.started)) {
         write!(out, " at {}", humantime::format_rfc3339_seconds(started))?;
     }
@@ -65,11 +77,38 @@ fn write_faults(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     let s = &overview.summary;
     writeln!(
         out,
-        "Lost events: {}. Order faults: {}. Unknown frees: {}.",
+        "Lost events: {}{}. Order faults: {}. Unknown frees: {}.",
         Count(s.lost),
+        if ends_early(s) { " up to where the tape ends" } else { "" },
         Count(s.order_faults),
         Count(s.unknown_frees)
     )
+}
+
+/// Whether more may have happened than the tape has room to say.
+fn ends_early(summary: &Summary) -> bool {
+    let only_lost = summary.lost > 0 && !summary.cut && summary.ended.is_none();
+    !summary.complete && !only_lost
+}
+
+/// Of several processes, names those that one looks for first.
+fn write_foremost(out: &mut impl Write, members: &[Member]) -> io::Result<()> {
+    if members.len() < 2 {
+        return Ok(());
+    }
+    // max_by_key gives the last of equals.
+    let first_of = |key: fn(&ProcessSummary) -> u64| {
+        members.iter().rev().map(|m| &m.process).max_by_key(|p| key(p))
+    };
+    if let Some(most) = first_of(|p| p.events) {
+        let events = text::counted(most.events, "event", "events");
+        writeln!(out, "Most events: {}, with {events}.", text::process(most))?;
+    }
+    if let Some(highest) = first_of(|p| p.peak_requested) {
+        let peak = Size(highest.peak_requested);
+        writeln!(out, "Highest peak: {}, with {peak}.", text::process(highest))?;
+    }
+    Ok(())
 }
 
 fn write_verdicts(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
@@ -99,7 +138,7 @@ fn write_settings(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     }
     writeln!(out, "Settings:")?;
     for (name, value) in &overview.settings {
-        writeln!(out, "  {name}={value}")?;
+        writeln!(out, "  {}={}", text::plain(name), text::plain(value))?;
     }
     Ok(())
 }
@@ -114,12 +153,12 @@ fn write_uncovered(out: &mut impl Write, overview: &Overview, style: Style) -> i
     let columns = [("pid", Align::Right), ("command", Align::Text), ("why", Align::Text)];
     let mut table = Table::new(style, &columns);
     for u in uncovered {
-        table.row([u.pid.to_string(), text::short_command(&u.command), u.why.clone()]);
+        table.row([u.pid.to_string(), text::command(&u.command), u.why.clone()]);
     }
     table.write(out)
 }
 
-fn processes(members: &[Member], style: Style) -> Table {
+fn processes(members: &[Member], sum: Option<&str>, style: Style) -> Table {
     let ranked = members.iter().any(|m| m.process.rank.is_some());
     let mut columns = vec![
         ("#", Align::Right),
@@ -153,15 +192,23 @@ fn processes(members: &[Member], style: Style) -> Table {
             Size(p.end_requested).to_string(),
             Count(p.end_blocks).to_string(),
             text::exit(member),
-            text::short_command(&p.command),
+            text::command(&p.command),
         ]);
+        table.row(row);
+    }
+    if let Some(name) = sum {
+        let events = total(members, |p| p.events);
+        let place = if ranked { 4 } else { 3 };
+        let mut row = vec![String::new(); columns.len()];
+        row.splice(..1, [name.to_owned()]);
+        row.splice(place..=place, [events]);
         table.row(row);
     }
     table
 }
 
 /// Calls by process; a call that nobody made has no column.
-fn calls(members: &[Member], style: Style) -> Table {
+fn calls(members: &[Member], sum: Option<&str>, style: Style) -> Table {
     let made: Vec<Call> = Call::ALL
         .into_iter()
         .filter(|&call| members.iter().any(|m| m.process.calls.of(call) > 0))
@@ -177,7 +224,19 @@ fn calls(members: &[Member], style: Style) -> Table {
         row.push(Count(p.free_null).to_string());
         table.row(row);
     }
+    if let Some(name) = sum {
+        let mut row = vec![name.to_owned()];
+        row.extend(made.iter().map(|&call| total(members, |p| p.calls.of(call))));
+        row.push(total(members, |p| p.free_null));
+        table.row(row);
+    }
     table
+}
+
+/// The sum of a figure over all rows.
+fn total(members: &[Member], figure: impl Fn(&ProcessSummary) -> u64) -> String {
+    let sum = members.iter().fold(0u64, |sum, m| sum.saturating_add(figure(&m.process)));
+    Count(sum).to_string()
 }
 
 fn or_dash(number: Option<u32>) -> String {
@@ -199,7 +258,7 @@ mod tests {
 a b.tape is a recording of: sh -c \"prog 'two words'\"
 It was made on node7 at 2023-11-14T22:13:20Z and is incomplete: the recording ended at its largest size (--max-size).
 It holds 1,234,567 events of 1 process over 2.000 s, in 1.0 MiB (0.85 bytes an event).
-Lost events: 0. Order faults: 0. Unknown frees: 1.
+Lost events: 0 up to where the tape ends. Order faults: 0. Unknown frees: 1.
 Checked 1,234,567 events of process 78: no two live blocks overlap.
 Settings:
   MALLOC_ARENA_MAX=1
@@ -217,6 +276,28 @@ pid  command         why
 Next: heaptape live 'a b.tape' --at peak · heaptape events 'a b.tape' 0..20
 ";
         assert_eq!(text, expected, "{text}");
+    }
+
+    #[test]
+    fn of_several_processes_the_sum_and_the_foremost_are_told() {
+        let mut two = overview();
+        let mut second = two.members[0].clone();
+        second.process.pid = 79;
+        second.process.events = 3;
+        second.process.peak_requested = 1 << 30;
+        second.process.command = vec!["a\nb\x1b".into()];
+        two.members.push(second);
+        let mut out = Vec::new();
+        write(&mut out, "x", &two, Style { width: 120, color: false }).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for line in [
+            "Most events: process 78 (#1), prog 'two words', with 1,234,567 events.",
+            "Highest peak: process 79 (#1), 'a\\nb\\u{1b}', with 1.0 GiB.",
+            "sum               1,234,570",
+            "sum           8",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
     }
 
     #[test]

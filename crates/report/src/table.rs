@@ -6,16 +6,22 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets,
 };
 
-/// The width of what is no terminal, in columns.
-pub const DEFAULT_WIDTH: u16 = 80;
+use crate::text;
+
+/// The width of what is no terminal: each line is as long as it needs to be.
+pub const UNLIMITED: u16 = u16::MAX;
 
 /// Text is wrapped to no less than this, blanks at the end included.
 const TEXT_WIDTH: u16 = 16;
 
+/// The longest text of a cell, in characters: the widths of a table are reckoned in 16 bits, and a
+/// character may take two columns.
+const LONGEST: usize = 30_000;
+
 /// How tables look where they are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The width in columns.
+    /// The width in columns, or [`UNLIMITED`].
     pub width: u16,
     /// Whether the heads are printed bold.
     pub color: bool,
@@ -44,8 +50,12 @@ impl Table {
     pub fn new(style: Style, columns: &[(&str, Align)]) -> Table {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING);
-        inner.set_content_arrangement(ContentArrangement::Dynamic);
-        inner.set_width(style.width);
+        if style.width == UNLIMITED {
+            inner.set_content_arrangement(ContentArrangement::Disabled);
+        } else {
+            inner.set_content_arrangement(ContentArrangement::Dynamic);
+            inner.set_width(style.width);
+        }
         inner.set_truncation_indicator("…");
         if style.color {
             inner.enforce_styling();
@@ -75,7 +85,7 @@ impl Table {
         self
     }
 
-    /// Adds a row; there is one text for each column.
+    /// Adds a row; there is one text for each column. Control characters are written out.
     pub fn row<S: Into<String>>(&mut self, texts: impl IntoIterator<Item = S>) {
         let cells = texts.into_iter().zip(&self.aligns).map(|(text, &a)| cell(text.into(), a));
         let mut row = Row::from(cells.collect::<Vec<_>>());
@@ -100,6 +110,11 @@ impl Table {
 }
 
 fn cell(text: String, align: Align) -> Cell {
+    let mut text = text::plain(&text);
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
     Cell::new(text).set_alignment(match align {
         Align::Left | Align::Text => CellAlignment::Left,
         Align::Right => CellAlignment::Right,
@@ -143,6 +158,21 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("123456789") && text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_cut_where_no_width_is() {
+        let style = Style { width: UNLIMITED, color: false };
+        let mut table = Table::new(style, &[("text", Align::Text)]).one_line();
+        let long = "word ".repeat(5_000);
+        table.row([format!("{long}\n.")]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("text\n{long}\\n.\n"));
+        table.row(["\u{754c}".repeat(200_000)]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().ends_with("…\n"));
     }
 
     #[test]

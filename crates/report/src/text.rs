@@ -8,7 +8,7 @@ use heaptape_analyze::{Note, NoteKind, ProcessSummary, Summary};
 
 use crate::size::Size;
 
-/// The longest command line in a table, in characters.
+/// The longest command line in a sentence, in characters.
 const COMMAND_WIDTH: usize = 60;
 
 /// A caller as `module+0xoffset`; the bare address where no module was known, `-` for none at all.
@@ -24,15 +24,28 @@ fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|n| n.to_str()).unwrap_or(path)
 }
 
+/// Text for a terminal: what would move the cursor, start another line or turn the direction of
+/// writing is written out, such as `\n` or `\u{1b}`.
+pub fn plain(text: &str) -> String {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
+}
+
 /// A command line as a shell would read it.
 pub fn command(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A command line for a cell of a table: one line, cut when it is long.
+/// A command line within a sentence: one line, cut when it is long.
 pub fn short_command(words: &[String]) -> String {
-    let whole: String =
-        command(words).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let whole = plain(&command(words));
     if whole.chars().count() <= COMMAND_WIDTH {
         return whole;
     }
@@ -68,7 +81,7 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
         Some(ended) => match ended.as_str() {
             "max-size" => "the recording ended at its largest size (--max-size)".to_owned(),
             "disk-full" => "the recording ended because the disk was full".to_owned(),
-            other => format!("the recording ended early: {other}"),
+            other => format!("the recording ended early: {}", plain(other)),
         },
         None if summary.cut => {
             "the file was cut, or the recorder was killed; what came before is here".to_owned()
@@ -80,6 +93,10 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
 
 /// A note in one line, like a call with its arguments.
 pub fn note(note: &Note) -> String {
+    plain(&note_words(note))
+}
+
+fn note_words(note: &Note) -> String {
     let text = String::from_utf8_lossy(&note.text);
     match (note.kind, note.args.as_slice()) {
         (NoteKind::Module, &[bias, start, end]) => {
@@ -135,6 +152,12 @@ mod tests {
         let long = short_command(&["x\n".repeat(80)]);
         assert_eq!(long.chars().count(), 60);
         assert!(long.ends_with('…') && !long.contains('\n'));
+    }
+
+    #[test]
+    fn nothing_acts_on_the_terminal() {
+        assert_eq!(plain("a b\tä…"), "a b\\tä…");
+        assert_eq!(plain("\n\x1b[31m\r\u{9b}\u{202e}"), r"\n\u{1b}[31m\r\u{9b}\u{202e}");
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
     };
     if args.histogram {
         listing.histogram(terminal)?;
-    } else {
-        listing.calls(terminal)?;
+    } else if !listing.calls(terminal)? {
+        terminal.say(&listing.nothing());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,22 +60,37 @@ impl Listing<'_> {
         self.span.within(self.process.events)
     }
 
-    fn calls(&self, terminal: &Terminal) -> Result<()> {
+    /// Why nothing was listed.
+    fn nothing(&self) -> String {
+        let process = text::process(self.process);
+        let events = text::counted(self.process.events, "event", "events");
+        if self.range().start >= self.process.events {
+            format!("{process} has {events}, and none in this range.")
+        } else {
+            format!("Nothing matches; {process} has {events}.")
+        }
+    }
+
+    /// Lists the calls; `false` if there was nothing to list.
+    fn calls(&self, terminal: &Terminal) -> Result<bool> {
         let mut out = terminal.out();
+        let any;
         if self.json {
             let complete = self.tape.summary().complete;
             let mut lines = json::events::Events::new(&mut out, complete, self.process)?;
-            self.each(&mut lines)?;
+            any = self.each(&mut lines)?;
             lines.finish()?;
         } else {
             writeln!(out, "Events of {}:\n", text::process(self.process))?;
             events::head(&mut out)?;
-            self.each(&mut Lines(&mut out))?;
+            any = self.each(&mut Lines(&mut out))?;
         }
-        Ok(out.flush()?)
+        out.flush()?;
+        Ok(any)
     }
 
-    fn each(&self, sink: &mut impl Sink) -> Result<()> {
+    fn each(&self, sink: &mut impl Sink) -> Result<bool> {
+        let mut any = false;
         let mut callers = Callers::new(self.tape);
         let name = || self.name.clone();
         let modules = callers.modules(self.process.number).with_context(name)?;
@@ -90,15 +105,17 @@ impl Listing<'_> {
             match item.with_context(name)? {
                 Item::Event(event) if self.filter.admits(&event) => {
                     sink.row(&Row::of(&event, modules))?;
+                    any = true;
                 }
                 Item::Event(_) => {}
                 item if self.notes && self.filter.admits_thread(thread_of(&item)) => {
                     sink.between(&item)?;
+                    any = true;
                 }
                 _ => {}
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     fn histogram(&self, terminal: &Terminal) -> Result<()> {

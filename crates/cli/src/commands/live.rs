@@ -1,10 +1,14 @@
 //! `live`: the blocks that are alive at a moment.
 
+use std::cmp::Reverse;
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use heaptape_analyze::bins::Bin;
 use heaptape_analyze::callers::Callers;
+use heaptape_analyze::choice::Moment;
+use heaptape_analyze::live::Part;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::{LiveBlock, ProcessSummary, live, moment, processes};
 use heaptape_report::json::live::Head;
@@ -15,10 +19,19 @@ use super::open;
 use crate::args::{By, Live};
 use crate::terminal::Terminal;
 
+/// Blocks or callers that are shown unless told otherwise.
+const TOP: usize = 20;
+
 /// Prints the live set, or the sums of its parts.
 pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let process = processes::one(tape.summary(), args.process)?;
+    if let Moment::Index(index) = args.at
+        && index >= process.events
+    {
+        let events = text::counted(process.events, "event", "events");
+        terminal.say(&format!("{} has {events}; this is after the last.", text::process(process)));
+    }
     print(args, &tape, process, terminal)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -40,7 +53,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     match args.by {
         Some(By::Caller) => {
             let parts = live::by_caller(&blocks, |b| callers.of_block(b)).with_context(name)?;
-            let shown = top(&parts, args.top);
+            let shown = top(&parts, args.top.unwrap_or(TOP));
             if args.json {
                 json::live::callers(&mut out, head, shown)?;
             } else {
@@ -49,17 +62,21 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
             }
         }
         Some(By::Bin) => {
-            // A histogram with its tail cut off would mislead, so all bins are shown.
+            // A histogram with its tail cut off would mislead, so all are shown unless told otherwise.
             let parts = live::by_bin(&blocks);
+            let all = parts.len();
+            let parts = largest(parts, args.top.unwrap_or(0));
             if args.json {
                 json::live::bins(&mut out, head, &parts)?;
             } else {
                 report::bins(&mut out, &parts, style)?;
+                report::rest(&mut out, parts.len(), all, "size classes")?;
             }
         }
         None => {
             live::sort(&mut blocks);
-            let shown = with_places(top(&blocks, args.top), &mut callers).with_context(name)?;
+            let shown = with_places(top(&blocks, args.top.unwrap_or(TOP)), &mut callers)
+                .with_context(name)?;
             if args.json {
                 json::live::blocks(&mut out, head, &shown)?;
             } else {
@@ -69,6 +86,16 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
         }
     }
     Ok(out.flush()?)
+}
+
+/// The `n` bins with most requested bytes, still in order of size; all for 0.
+fn largest(mut parts: Vec<Part<Bin>>, n: usize) -> Vec<Part<Bin>> {
+    if n > 0 && n < parts.len() {
+        parts.sort_by_key(|p| Reverse(p.sum.requested));
+        parts.truncate(n);
+        parts.sort_by_key(|p| p.key);
+    }
+    parts
 }
 
 /// The first `n`; all for 0.

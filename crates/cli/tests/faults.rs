@@ -347,7 +347,7 @@ fn a_static_child_is_named_every_time() {
         [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(script), program("static").as_os_str()]
             .map(OsStr::to_owned);
     let command: Vec<&OsStr> = command.iter().map(|word| word.as_os_str()).collect();
-    for _ in 0..20 {
+    for _ in 0..100 {
         let outcome = run(&mut record(&file, &[], &command));
         assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
         let info: serde_json::Value =

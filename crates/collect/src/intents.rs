@@ -40,9 +40,14 @@ impl Intents {
         self.expected = Some(Open::new(pid, file.to_owned(), 0, true));
     }
 
-    /// Whether a program may still be on its way to register.
-    pub(crate) fn is_any_open(&self) -> bool {
+    /// Whether a program may still be on its way to register, also one that announced itself since the
+    /// last look.
+    pub(crate) fn is_any_open(&self, arena: Arena) -> bool {
+        let is_unseen = |(index, place): (usize, &Option<Open>)| {
+            place.is_none() && arena.intent(index).pid().is_some()
+        };
         self.open.iter().flatten().chain(&self.expected).any(|open| !open.reported)
+            || self.open.iter().enumerate().any(is_unseen)
     }
 
     /// Whether a process is, or is about to be, named here.

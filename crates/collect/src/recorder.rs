@@ -168,7 +168,7 @@ impl Recorder {
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        let is_quiet = self.live.is_empty() && !self.intents.is_any_open();
+        let is_quiet = self.live.is_empty() && !self.intents.is_any_open(self.arena.arena());
         let expects_child = || self.processes.iter().any(|p| p.has_fork_since(CHILD_GRACE));
         no_wait || (is_quiet && self.arrivals().is_empty() && !expects_child())
     }

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::compile::program;
+use harness::compile::{program, static_program};
 use harness::running::{Outcome, run};
 use harness::{HEAPTAPE, heaptape, may_mount, one_sentence, record, scratch, skip, tape};
 use std::ffi::OsStr;
@@ -343,9 +343,13 @@ fn a_static_child_is_named_every_time() {
     let folder = scratch();
     let file = folder.path().join("x.tape");
     let script = "\"$0\"; \"$0\"; exit 0";
-    let command =
-        [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(script), program("static").as_os_str()]
-            .map(OsStr::to_owned);
+    let command = [
+        OsStr::new("sh"),
+        OsStr::new("-c"),
+        OsStr::new(script),
+        static_program("static").as_os_str(),
+    ]
+    .map(OsStr::to_owned);
     let command: Vec<&OsStr> = command.iter().map(|word| word.as_os_str()).collect();
     for _ in 0..100 {
         let outcome = run(&mut record(&file, &[], &command));

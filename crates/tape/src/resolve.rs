@@ -25,6 +25,14 @@ struct Waiting {
     block: Option<OldBlock>,
 }
 
+impl OldBlock {
+    /// It as one of the live blocks; `None` for an inherited one, which is not among them.
+    pub(crate) fn held(&self) -> Option<Held> {
+        let OldBlock { size, slack, address, .. } = *self;
+        self.birth.map(|birth| Held { birth, size, slack, address })
+    }
+}
+
 /// What the next item was.
 pub(crate) enum Step {
     End,
@@ -91,6 +99,32 @@ impl Resolver {
                 self.births.take(block.ordinal);
             }
         }
+    }
+
+    /// Whether keyframes, folded but for [`Resolver::folded`], gave the state that reading all items
+    /// gave.
+    pub(crate) fn agrees_with(&self, read: &Resolver) -> bool {
+        let waiting = read.waiting().filter_map(|old| Some((old.ordinal, old.held()?)));
+        let mut alive = 0;
+        let mut is_known = |(ordinal, held)| {
+            alive += 1;
+            self.births.get(ordinal) == Some(held)
+        };
+        self.ended == read.ended
+            && self.waits_like(read)
+            && read.births.iter().chain(waiting).all(&mut is_known)
+            && self.births.iter().count() == alive
+    }
+
+    fn waits_like(&self, other: &Resolver) -> bool {
+        // A keyframe counts the age from where it stands.
+        let block = |waiting: &Waiting| waiting.block.map(|block| OldBlock { age: 0, ..block });
+        let is_like = |(thread, waiting): (&u32, &Waiting)| {
+            other.pending.get(thread).is_some_and(|there| {
+                there.address == waiting.address && block(there) == block(waiting)
+            })
+        };
+        self.pending.len() == other.pending.len() && self.pending.iter().all(is_like)
     }
 
     /// The blocks of early releases that wait for their event; they still count.
@@ -360,9 +394,8 @@ impl Resolver {
 
     /// A reallocation failed after its early release: its block is alive again.
     fn restore(&mut self, old: &OldBlock) {
-        if let Some(birth) = old.birth {
-            let OldBlock { size, slack, address, .. } = *old;
-            self.births.put_back(old.ordinal, Held { birth, size, slack, address });
+        if let Some(held) = old.held() {
+            self.births.put_back(old.ordinal, held);
         }
     }
 }

@@ -71,6 +71,39 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
+fn a_negative_range_is_told_what_a_range_is() {
+    for range in ["-5", "-5..", "-5..3", "-0"] {
+        let outcome = run(&mut heaptape(["events", "x.tape", range]));
+        assert_eq!(outcome.code(), 2, "{range}: {}", outcome.stderr_text());
+        let sentence = one_sentence(&outcome);
+        assert!(sentence.contains("A..B") && !sentence.contains("-- "), "{range}: {sentence}");
+    }
+    let outcome = run(&mut heaptape(["events", "x.tape", "--jsn"]));
+    assert!(outcome.stderr_text().contains("--json"), "{}", outcome.stderr_text());
+}
+
+#[test]
+fn an_empty_range_is_told_in_one_sentence() {
+    let folder = scratch();
+    good_tape(folder.path());
+    let file = folder.path().join("good.tape");
+    for range in ["0..0", "5..5", "99999999..", "99999999"] {
+        for options in [&[][..], &["--histogram"], &["--histogram", "--json"], &["--json"]] {
+            let outcome = run(heaptape(["events"]).arg(&file).arg(range).args(options));
+            assert_eq!(outcome.code(), 0, "{range} {options:?}: {}", outcome.stderr_text());
+            let sentence = one_sentence(&outcome);
+            assert!(sentence.contains("none in this range"), "{range} {options:?}: {sentence}");
+            if options.first() == Some(&"--histogram") {
+                let none = outcome.stdout.is_empty();
+                let json = serde_json::from_slice::<serde_json::Value>(&outcome.stdout);
+                assert!(none || json.expect("JSON")["bins"] == serde_json::json!([]), "{range}");
+                assert_eq!(none, options.len() == 1, "{range} {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_written_starts_nothing() {
     let folder = scratch();
     let marker = folder.path().join("marker");

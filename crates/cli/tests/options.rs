@@ -79,6 +79,35 @@ fn a_chosen_name_is_new_and_a_given_one_is_replaced() {
 }
 
 #[test]
+fn a_small_limit_is_filled_and_never_passed() {
+    let folder = scratch();
+    let (file, program) = (folder.path().join("x.tape"), program("loop"));
+    // Processes that fill their blocks at the same time, and one alone.
+    let script = "for k in $2; do \"$0\" \"$1.$k\" 4 700 50 & done; wait";
+    let shared = folder.path().join("progress");
+    for processes in ["1", "1 2 3 4"] {
+        for kib in [64, 300, 1000] {
+            let limit = format!("{kib}K");
+            let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str()];
+            let words = [&words[..], &[shared.as_os_str(), processes.as_ref()]].concat();
+            let outcome = run(&mut record(&file, &["--max-size", &limit], &words));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let outcome = run(heaptape(["info", "--json", "--verify"]).arg(&file));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+            let bytes = fs::metadata(&file).expect("the tape").len();
+            assert_eq!(info["ended"], "max-size", "{limit}: {info}");
+            assert!(bytes <= kib << 10, "{limit}: {bytes} bytes");
+            assert!(bytes >= kib << 9, "{limit}: {bytes} bytes of it are used");
+            let mut rows = 0;
+            tape::rows(&file, |_| rows += 1);
+            assert_eq!(rows, number(&info, "/events"), "{limit}");
+            assert!(rows > 2000, "{limit}: {rows} events");
+        }
+    }
+}
+
+#[test]
 fn settings_of_the_allocator_are_on_the_tape() {
     let folder = scratch();
     let file = folder.path().join("x.tape");

@@ -27,6 +27,7 @@ mod output;
 mod process;
 mod record;
 mod recorder;
+mod room;
 mod sample;
 mod signals;
 mod sink;

@@ -50,6 +50,14 @@ impl RawFrame {
         RawFrame { process: 0, content: Content::Index(Some(why)) }
     }
 
+    /// Events and early releases in it; 0 unless it is a block of events.
+    pub fn items(&self) -> u64 {
+        match &self.content {
+            Content::Block(block) => block.items() as u64,
+            _ => 0,
+        }
+    }
+
     /// About how many bytes the frame holds in memory.
     pub fn memory(&self) -> usize {
         match &self.content {

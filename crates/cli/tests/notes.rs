@@ -47,7 +47,7 @@ fn mapping_calls_stand_on_the_tape_as_the_program_made_them() {
         told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let outcome = run(heaptape(["events", "--notes", "--json"]).arg(&file));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-    let listing: Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    let listing = outcome.json();
     let mut size = Value::Null;
     let mut found = Vec::new();
     for item in listing["events"].as_array().expect("a list") {

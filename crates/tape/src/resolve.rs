@@ -272,7 +272,8 @@ impl Resolver {
             }
             Deed::Reallocate { call, old, outcome } => {
                 resolved.event.call = call;
-                self.reallocate(block, old, outcome, resolved)
+                self.old_of(block, old, outcome, resolved)?;
+                self.new_of(block, outcome, resolved)
             }
         }
     }
@@ -331,14 +332,13 @@ impl Resolver {
         Ok(Release { index: self.index, thread, time, address, block: old })
     }
 
-    fn reallocate(
+    /// Makes the block that a reallocation gave, if it gave one.
+    fn new_of(
         &mut self,
         block: &mut UnpackedBlock,
-        old: Old,
         outcome: Outcome,
         resolved: &mut Resolved,
     ) -> Result<(), Broken> {
-        self.old_of(block, old, outcome, resolved)?;
         if outcome != Outcome::Freed {
             resolved.event.size = block.sizes.next().ok_or(SHORT)?;
         }

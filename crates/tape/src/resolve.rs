@@ -25,14 +25,6 @@ struct Waiting {
     block: Option<OldBlock>,
 }
 
-impl OldBlock {
-    /// It as one of the live blocks; `None` for an inherited one, which is not among them.
-    pub(crate) fn held(&self) -> Option<Held> {
-        let OldBlock { size, slack, address, .. } = *self;
-        self.birth.map(|birth| Held { birth, size, slack, address })
-    }
-}
-
 /// What the next item was.
 pub(crate) enum Step {
     End,

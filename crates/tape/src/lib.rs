@@ -9,6 +9,7 @@
 mod age;
 mod births;
 mod block;
+mod callers;
 mod column;
 mod error;
 mod event;
@@ -22,6 +23,7 @@ mod item;
 mod keyframe;
 mod live;
 mod live_set;
+mod made;
 mod marks;
 mod notes;
 mod numbers;

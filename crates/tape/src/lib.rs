@@ -29,6 +29,7 @@ mod operation;
 mod place;
 mod pool;
 mod reader;
+mod regions;
 mod resolve;
 mod source;
 mod summary;

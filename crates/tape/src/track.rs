@@ -9,6 +9,7 @@ use crate::live::Block;
 use crate::notes::RawNotes;
 use crate::operation::{Old, Operation, Outcome};
 use crate::pool::{Pool, Pooled};
+use crate::regions::Regions;
 use crate::tally::Tally;
 
 /// What is being written of a running process.
@@ -22,6 +23,10 @@ pub(crate) struct Track {
     pub(crate) last_keyframe: Tally,
     /// Blocks older than the last keyframe that ended since.
     pub(crate) ended: Vec<u64>,
+    /// Where blocks may lie without a new sample being wanted.
+    pub(crate) regions: Regions,
+    /// Whether a keyframe was made after the last sample.
+    pub(crate) keyframe_unsampled: bool,
 }
 
 impl Track {
@@ -34,6 +39,8 @@ impl Track {
             ages: Ages::new(tally.ordinal),
             last_keyframe: tally,
             ended: Vec::new(),
+            regions: Regions::new(),
+            keyframe_unsampled: false,
         }
     }
 
@@ -146,6 +153,7 @@ fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
         slack: event.slack,
     };
     put(family, process, track, event.address, block);
+    track.regions.look(event.address, event.size.wrapping_add(event.slack));
     track.tally.born(event.size);
 }
 

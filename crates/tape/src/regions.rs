@@ -7,8 +7,7 @@ use crate::event::Vma;
 
 /// How many regions are remembered, each by a part of its addresses.
 const PLACES: usize = 64;
-/// Bits of an address within such a part: 4 MiB, so that the arenas of threads, which are used in
-/// turn, seldom share a place.
+/// Bits of an address within such a part: 4 MiB.
 const PLACE_BITS: u32 = 22;
 
 /// An address range; the end is the address after the last.
@@ -75,7 +74,7 @@ impl Regions {
     #[inline]
     pub(crate) fn look(&mut self, address: u64, usable: u64) {
         let end = address.wrapping_add(usable);
-        let recent = self.recent[(address >> PLACE_BITS) as usize % PLACES];
+        let recent = self.recent[place(address)];
         if !recent.holds(address, end) {
             self.find(address, end);
         }
@@ -86,7 +85,7 @@ impl Regions {
         let after = self.known.partition_point(|region| region.start <= address);
         let region = after.checked_sub(1).and_then(|i| self.known.get(i)).copied();
         match region.filter(|region| region.holds(address, end)) {
-            Some(region) => self.recent[(address >> PLACE_BITS) as usize % PLACES] = region,
+            Some(region) => self.recent[place(address)] = region,
             None => {
                 // No more needs to be known before the next sample.
                 self.outgrown = true;
@@ -94,6 +93,14 @@ impl Regions {
             }
         }
     }
+}
+
+/// The place of an address. The arenas of threads, which are used in turn, lie 64 MiB apart and begin
+/// alike; they must not share places.
+#[inline]
+fn place(address: u64) -> usize {
+    let part = address >> PLACE_BITS;
+    (part ^ part >> 4) as usize % PLACES
 }
 
 #[cfg(test)]
@@ -162,6 +169,15 @@ mod tests {
         ] {
             assert!(is_outside(address, usable), "{address:#x} {usable:#x}");
         }
+    }
+
+    #[test]
+    fn arenas_of_threads_have_places_of_their_own() {
+        let mut places: Vec<usize> =
+            (0..PLACES as u64).map(|n| place(0x7f00_0000_0000 + n * (64 << 20))).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), PLACES);
     }
 
     #[test]

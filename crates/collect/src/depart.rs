@@ -30,9 +30,10 @@ impl Recorder {
         for place in gone {
             let process = &mut self.processes[place];
             let exit = match root {
-                Some((pid, exit)) if pid == process.pid => Some(exit),
-                _ => exit::status(process.pid, process.watch.as_ref())
-                    .or_else(|| self.statuses.remove(&process.pid).map(Exit::from_wait_status)),
+                Some((pid, exit)) if pid == process.start.pid => Some(exit),
+                _ => exit::status(process.start.pid, process.watch.as_ref()).or_else(|| {
+                    self.statuses.remove(&process.start.pid).map(Exit::from_wait_status)
+                }),
             };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
             if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
@@ -105,7 +106,7 @@ impl Recorder {
             self.name_uncovered(&uncovered)?;
             // Its row before the exec, if it had one, ends here.
             let before =
-                self.live.iter().copied().find(|&i| self.processes[i].pid == uncovered.pid);
+                self.live.iter().copied().find(|&i| self.processes[i].start.pid == uncovered.pid);
             if let Some(place) = before {
                 self.finish_process(place)?;
             }
@@ -133,7 +134,7 @@ impl Recorder {
         self.strays.look(
             &known,
             self.arena.session_path(),
-            |pid| processes.iter().any(|process| process.pid == pid),
+            |pid| processes.iter().any(|process| process.start.pid == pid),
             |uncovered| found.push(uncovered),
         );
         found.retain(|found| !self.intents.has_named(found.pid));

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use heaptape_tape::{Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, Writer};
+use heaptape_tape::{
+    Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
+};
 use heaptape_wire::chunk::Owner;
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
@@ -18,15 +20,15 @@ use crate::sink::Sink;
 /// A process that is, or was, recorded.
 pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
-    pub(crate) pid: u32,
-    pub(crate) parent: Option<ProcessNumber>,
-    pub(crate) command: Vec<String>,
-    pub(crate) rank: Option<u32>,
+    /// What was known of it when it was first seen.
+    pub(crate) start: ProcessStart,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
     /// The round in which it was first seen.
     pub(crate) since: u64,
+    /// When it was last sampled, or first seen.
+    pub(crate) sampled: Instant,
     /// When it was first seen to have ended.
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
@@ -55,30 +57,22 @@ struct Begun {
     old: u64,
 }
 
-/// What a process is known by when it is first seen.
-pub(crate) struct Arrival {
-    pub(crate) number: ProcessNumber,
-    pub(crate) pid: u32,
-    pub(crate) parent: Option<ProcessNumber>,
-    pub(crate) command: Vec<String>,
-    pub(crate) rank: Option<u32>,
-    pub(crate) slot: u16,
-    pub(crate) generation: u32,
-    pub(crate) since: u64,
-}
-
 impl Process {
-    pub(crate) fn new(arrival: Arrival) -> Process {
+    /// A process that registered in `slot`, first seen in the round `since`.
+    pub(crate) fn new(
+        number: ProcessNumber,
+        start: ProcessStart,
+        (slot, generation): (u16, u32),
+        since: u64,
+    ) -> Process {
         Process {
-            number: arrival.number,
-            pid: arrival.pid,
-            parent: arrival.parent,
-            command: arrival.command,
-            rank: arrival.rank,
-            slot: arrival.slot,
-            generation: arrival.generation,
-            watch: exit::watch(arrival.pid),
-            since: arrival.since,
+            number,
+            watch: exit::watch(start.pid),
+            start,
+            slot,
+            generation,
+            since,
+            sampled: Instant::now(),
             gone: None,
             ended: None,
             exit: Exit::default(),

@@ -12,6 +12,7 @@ use crate::notes::RawNotes;
 use crate::operation::{Old, Operation, Outcome};
 use crate::place::PlaceModel;
 use crate::pool::{Pool, Pooled};
+use crate::regions::Regions;
 use crate::tally::Tally;
 
 /// What is being written of a running process.
@@ -29,6 +30,10 @@ pub(crate) struct Track {
     pub(crate) made: Made,
     /// Blocks older than the last keyframe that ended since.
     pub(crate) ended: Vec<u64>,
+    /// Where blocks may lie without a new sample being wanted.
+    pub(crate) regions: Regions,
+    /// Whether a keyframe was made after the last sample.
+    pub(crate) keyframe_unsampled: bool,
 }
 
 impl Track {
@@ -44,6 +49,8 @@ impl Track {
             last_keyframe: tally,
             made: Made::default(),
             ended: Vec::new(),
+            regions: Regions::new(),
+            keyframe_unsampled: false,
         }
     }
 
@@ -177,6 +184,7 @@ fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
     track.block.slacks.push(code);
     let block = Block { ordinal: track.tally.ordinal, size: event.size, slack: event.slack };
     put(family, process, track, event.address, block);
+    track.regions.look(event.address, event.size.wrapping_add(event.slack));
     track.tally.born(event.size);
 }
 

@@ -93,7 +93,13 @@ impl<S: BlockSink> Writer<S> {
         let inherited = self.family.start(point)?;
         let number = self.tracks.len() as u32;
         let tally = Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
-        self.tracks.push(Some(Box::new(Track::new(tally, &self.pool))));
+        let mut track = Box::new(Track::new(tally, &self.pool));
+        if let (Some(_), Some(parent)) = (point, start.parent)
+            && let Ok(parent) = self::track(&mut self.tracks, parent)
+        {
+            track.regions.inherit(&parent.regions);
+        }
+        self.tracks.push(Some(track));
         self.send(number, Content::Start(start.clone(), inherited))?;
         Ok(ProcessNumber(number))
     }
@@ -185,7 +191,17 @@ impl<S: BlockSink> Writer<S> {
     pub fn sample(&mut self, process: ProcessNumber, sample: &Sample) -> Result<(), Error> {
         let track = track(&mut self.tracks, process)?;
         track.notes.sample((track.tally.events, track.tally.items), sample);
+        track.regions.learn(&sample.vmas);
+        track.keyframe_unsampled = false;
         self.send_full_notes(process)
+    }
+
+    /// Whether a sample of a process would tell more than the last one: a keyframe was made since, or
+    /// a block was born outside of the writable mappings that it listed. A forked child begins with
+    /// what is known of its parent.
+    pub fn wants_sample(&self, process: ProcessNumber) -> bool {
+        let track = self.tracks.get(process.0 as usize).and_then(Option::as_deref);
+        track.is_some_and(|track| track.keyframe_unsampled || track.regions.are_outgrown())
     }
 
     fn send_full_notes(&mut self, process: ProcessNumber) -> Result<(), Error> {
@@ -253,6 +269,7 @@ impl<S: BlockSink> Writer<S> {
         let Some(heap) = self.family.heap(process.0) else { return Ok(None) };
         let since = std::mem::replace(&mut track.last_keyframe, track.tally);
         let made = std::mem::take(&mut track.made);
+        track.keyframe_unsampled = true;
         let pending = heap.pending.iter();
         let pending: Vec<_> = pending.map(|(&t, p)| (t, p.address, p.block)).collect();
         let waiting = pending.iter().filter_map(|&(_, address, block)| Some((address, block?)));

@@ -8,3 +8,4 @@ mod model;
 mod reseal;
 mod round_trip;
 mod story;
+mod wanted;

@@ -11,6 +11,7 @@ use heaptape_wire::process as wire;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::Chunk;
+use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::process::Process;
 use crate::recorder::Recorder;
@@ -64,7 +65,8 @@ impl Recorder {
         self.arena.arena().session().beat();
         let time = self.clock.now();
         let process = &mut self.processes[place];
-        process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
+        let source = &mut Source { arena: &self.arena, done: &mut self.done };
+        process.finish(&mut self.tape, source, time)?;
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::arena::{Chunk, FreeChunks, SharedArena};
 use crate::clock::Clock;
 use crate::depart::count;
+use crate::drain::Source;
 use crate::exit::Exit;
 use crate::intents::Intents;
 use crate::process::Process;
@@ -225,14 +226,16 @@ impl Recorder {
         if busy {
             self.look();
             for &i in &self.live {
-                self.processes[i].merge(&mut self.tape, false)?;
+                let source = &mut Source { arena: &self.arena, done: &mut self.done };
+                self.processes[i].merge(&mut self.tape, source, false)?;
                 self.statuses.extend(self.processes[i].children.drain(..));
             }
+            self.forget_done();
         }
         Ok(busy)
     }
 
-    /// Finds new chunks and copies what is new in all.
+    /// Finds new chunks, and how far all threads have come.
     pub(crate) fn look(&mut self) -> bool {
         let mut found = Vec::new();
         self.free = FreeChunks::default();
@@ -252,7 +255,8 @@ impl Recorder {
         }
         let mut any = false;
         for &i in &self.live {
-            any |= self.processes[i].copy(&self.arena, &mut self.done);
+            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            any |= self.processes[i].look(source);
         }
         self.forget_done();
         any
@@ -305,7 +309,8 @@ impl Recorder {
                 continue;
             }
             let slot = self.arena.arena().slot(process.slot as usize);
-            for number in process.close_gone(&tasks, &self.arena, &mut self.done) {
+            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            for number in process.close_gone(&tasks, source) {
                 slot.recycle_thread(number);
             }
         }

@@ -5,9 +5,8 @@ use heaptape_tape::{Error, ForkPoint, Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::process::{self as wire, Registration, SlotState};
 
 use crate::launch::texts;
-use crate::process::{Arrival, Process};
+use crate::process::Process;
 use crate::recorder::Recorder;
-use crate::sample;
 
 impl Recorder {
     /// Slots whose process has registered and is not known yet.
@@ -54,10 +53,10 @@ impl Recorder {
     ) -> Result<bool, Error> {
         let pid = registration.pid;
         let Some(command) = self.command_of(slot, pid) else { return Ok(false) };
-        let before = self.live.iter().copied().find(|&i| self.processes[i].pid == pid);
+        let before = self.live.iter().copied().find(|&i| self.processes[i].start.pid == pid);
         let parent = match before {
             Some(place) => {
-                let parent = self.processes[place].parent;
+                let parent = self.processes[place].start.parent;
                 self.finish_process(place)?;
                 parent
             }
@@ -72,7 +71,9 @@ impl Recorder {
             };
             job::find(lookup).map(|job| job.rank)
         });
-        self.start_process(slot, generation, pid, parent, Origin::Exec, command, rank)?;
+        let time = self.clock.now();
+        let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
+        self.start_process((slot, generation), start)?;
         Ok(true)
     }
 
@@ -99,21 +100,16 @@ impl Recorder {
             return Ok(false);
         }
         let parent = &mut self.processes[place];
-        let (number, command, rank) = (parent.number, parent.command.clone(), parent.rank);
+        let number = parent.number;
+        let (command, rank) = (parent.start.command.clone(), parent.start.rank);
         let point = match parent.take_fork(u64::from(registration.fork)) {
             Some(point) => Some(point),
             None => self.tape.fork_point(number).ok(),
         };
         let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
-        self.start_process(
-            slot,
-            generation,
-            registration.pid,
-            Some(number),
-            origin,
-            command,
-            rank,
-        )?;
+        let (pid, parent, time) = (registration.pid, Some(number), self.clock.now());
+        let start = ProcessStart { pid, parent, origin, time, rank, command };
+        self.start_process((slot, generation), start)?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -128,48 +124,24 @@ impl Recorder {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)] // one row of the process table
+    /// Begins the row of a process; its slot is told with the slot's generation.
     pub(crate) fn start_process(
         &mut self,
-        slot: u16,
-        generation: u32,
-        pid: u32,
-        parent: Option<ProcessNumber>,
-        origin: Origin,
-        command: Vec<String>,
-        rank: Option<u32>,
+        slot: (u16, u32),
+        start: ProcessStart,
     ) -> Result<(), Error> {
-        let start = ProcessStart {
-            pid,
-            parent,
-            origin,
-            time: self.clock.now(),
-            rank,
-            command: command.clone(),
-        };
+        let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
         let place = self.processes.len();
-        self.by_slot.insert((slot, generation), place);
-        if origin == Origin::Exec {
-            *self.programs.entry(pid).or_default() += 1;
+        self.by_slot.insert(slot, place);
+        if is_program {
+            *self.programs.entry(start.pid).or_default() += 1;
         }
-        let since = self.round;
-        self.processes.push(Process::new(Arrival {
-            number,
-            pid,
-            parent,
-            command,
-            rank,
-            slot,
-            generation,
-            since,
-        }));
+        self.processes.push(Process::new(number, start, slot, self.round));
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
-        if origin == Origin::Exec
-            && let Some(sample) = sample::take(pid, self.clock.now(), false)
-        {
-            self.tape.sample(number, &sample)?;
+        if is_program {
+            self.sample_process(place, false)?;
         }
         self.arena.arena().session().beat();
         Ok(())
@@ -192,7 +164,7 @@ impl Recorder {
     }
 
     pub(crate) fn number_of(&self, pid: u32) -> Option<ProcessNumber> {
-        let of_pid = |&&i: &&usize| self.processes[i].pid == pid;
+        let of_pid = |&&i: &&usize| self.processes[i].start.pid == pid;
         self.live.iter().rev().find(of_pid).map(|&i| self.processes[i].number)
     }
 }

@@ -11,6 +11,7 @@ use heaptape_wire::process as wire;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::Chunk;
+use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::intents::Missed;
 use crate::process::Process;
@@ -31,9 +32,10 @@ impl Recorder {
         for place in gone {
             let process = &mut self.processes[place];
             let exit = match root {
-                Some((pid, exit)) if pid == process.pid => Some(exit),
-                _ => exit::status(process.pid, process.watch.as_ref())
-                    .or_else(|| self.statuses.remove(&process.pid).map(Exit::from_wait_status)),
+                Some((pid, exit)) if pid == process.start.pid => Some(exit),
+                _ => exit::status(process.start.pid, process.watch.as_ref()).or_else(|| {
+                    self.statuses.remove(&process.start.pid).map(Exit::from_wait_status)
+                }),
             };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
             if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
@@ -64,7 +66,8 @@ impl Recorder {
         self.arena.arena().session().beat();
         let time = self.clock.now();
         let process = &mut self.processes[place];
-        process.finish(&mut self.tape, &self.arena, &mut self.done, time)?;
+        let source = &mut Source { arena: &self.arena, done: &mut self.done };
+        process.finish(&mut self.tape, source, time)?;
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);
@@ -106,7 +109,7 @@ impl Recorder {
             self.name_uncovered(&uncovered)?;
             // Its row before the exec, if it had one, ends here.
             let before =
-                self.live.iter().copied().find(|&i| self.processes[i].pid == uncovered.pid);
+                self.live.iter().copied().find(|&i| self.processes[i].start.pid == uncovered.pid);
             if let Some(place) = before.filter(|_| !is_replaced) {
                 self.finish_process(place)?;
             }
@@ -134,7 +137,7 @@ impl Recorder {
         self.strays.look(
             &known,
             self.arena.session_path(),
-            |pid| processes.iter().any(|process| process.pid == pid),
+            |pid| processes.iter().any(|process| process.start.pid == pid),
             |uncovered| found.push(uncovered),
         );
         found.retain(|found| !self.intents.has_named(found.pid));

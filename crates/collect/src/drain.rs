@@ -1,7 +1,9 @@
-//! Chunks into lanes: what each thread has published, copied out of shared memory in order.
+//! Chunks into lanes: what each thread has published, in order.
 //!
-//! A sealed chunk is given back as soon as it is copied. Positions are dense in each thread's stream,
-//! so a gap would show, and counts as lost.
+//! A look only finds out how far each thread has come. Its words are copied out of shared memory a chunk
+//! at a time, when the merge asks for them: they are then still in the processor's caches when they are
+//! read. A sealed chunk is given back as soon as it is copied. Positions are dense in each thread's
+//! stream, so a gap would show, and counts as lost.
 
 use std::collections::VecDeque;
 
@@ -13,11 +15,27 @@ struct Reading {
     chunk: Chunk,
     /// Where the chunk begins in the thread's stream, in bytes.
     first: u64,
+    /// Bytes that the thread had published at the last look.
+    published: usize,
+    /// Whether the thread had gone on to another chunk.
+    sealed: bool,
     /// Bytes already copied.
     copied: usize,
 }
 
-/// One thread's stream.
+impl Reading {
+    fn end(&self) -> u64 {
+        self.first + self.published as u64
+    }
+}
+
+/// Where words come from, and where the chunks go that are done with.
+pub(crate) struct Source<'a> {
+    pub(crate) arena: &'a SharedArena,
+    pub(crate) done: &'a mut Vec<Chunk>,
+}
+
+/// One thread's stream. Positions in it are in bytes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// The thread's number on the tape.
@@ -27,14 +45,15 @@ pub(crate) struct Lane {
     /// The kernel's number.
     pub(crate) tid: u32,
     chunks: VecDeque<Reading>,
-    /// Bytes of the stream copied so far.
+    /// Up to where the stream is known to be published.
+    visible: u64,
+    /// Up to where it had been published when the first look of this round began.
+    settled: u64,
+    /// Up to where it is copied: the end of `words`.
     position: u64,
-    /// Copied and not yet merged.
     words: Vec<u64>,
     /// Words of `words` that have been merged.
     pub(crate) merged: usize,
-    /// Words that had been published when the first look of this round began.
-    pub(crate) settled: usize,
     /// The stamp of the last stamped record.
     pub(crate) stamp: u64,
     /// The session clock at the last record.
@@ -54,10 +73,11 @@ impl Lane {
             slot,
             tid,
             chunks: VecDeque::new(),
+            visible: 0,
+            settled: 0,
             position: 0,
             words: Vec::new(),
             merged: 0,
-            settled: 0,
             stamp: 0,
             time: 0,
             free_null: 0,
@@ -70,58 +90,79 @@ impl Lane {
     /// A chunk of this thread was found.
     pub(crate) fn attach(&mut self, chunk: Chunk, first: u64) {
         let at = self.chunks.partition_point(|other| other.first < first);
-        self.chunks.insert(at, Reading { chunk, first, copied: 0 });
+        self.chunks.insert(at, Reading { chunk, first, published: 0, sealed: false, copied: 0 });
     }
 
-    /// Copies what is new; gives sealed chunks back (through `done`) when they are copied.
-    pub(crate) fn copy(&mut self, arena: &SharedArena, done: &mut Vec<Chunk>) -> bool {
-        self.compact();
-        let before = self.words.len();
-        while let Some(reading) = self.chunks.front_mut() {
+    /// Looks how far the thread has come; true if it has written anything since the last look.
+    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> bool {
+        let before = self.visible;
+        let mut at = self.position;
+        for reading in &mut self.chunks {
             // A chunk further on may be found before the one between.
-            if reading.first != self.position - reading.copied as u64 {
+            if reading.first + reading.copied as u64 != at {
                 break;
             }
             let capacity = SharedArena::capacity(reading.chunk);
-            let Some(view) = arena.header(reading.chunk).view(capacity) else { break };
-            if view.published > reading.copied {
-                arena.copy(reading.chunk, reading.copied, view.published, &mut self.words);
-                self.position += (view.published - reading.copied) as u64;
-                reading.copied = view.published;
-            }
-            if !view.sealed {
+            let Some(view) = source.arena.header(reading.chunk).view(capacity) else { break };
+            reading.published = reading.published.max(view.published);
+            reading.sealed = view.sealed;
+            at = reading.end();
+            if !reading.sealed {
                 break;
             }
-            self.release_front(arena, done);
         }
-        self.words.len() > before
+        self.visible = self.visible.max(at);
+        self.release_copied(source);
+        self.visible > before
     }
 
-    fn release_front(&mut self, arena: &SharedArena, done: &mut Vec<Chunk>) {
+    /// Copies the next words that the last look has seen, after all before are merged; false if there
+    /// are none.
+    pub(crate) fn pull(&mut self, source: &mut Source<'_>) -> bool {
+        self.words.clear();
+        self.merged = 0;
+        if self.position >= self.visible {
+            return false;
+        }
+        self.release_copied(source);
+        let Some(reading) = self.chunks.front_mut() else { return false };
+        source.arena.copy(reading.chunk, reading.copied, reading.published, &mut self.words);
+        reading.copied = reading.published;
+        self.position = reading.end();
+        self.release_copied(source);
+        true
+    }
+
+    /// Gives back the chunks that are sealed and copied.
+    fn release_copied(&mut self, source: &mut Source<'_>) {
+        while let Some(reading) = self.chunks.front()
+            && reading.sealed
+            && reading.copied == reading.published
+            && reading.end() == self.position
+        {
+            self.release_front(source);
+        }
+    }
+
+    fn release_front(&mut self, source: &mut Source<'_>) {
         let Some(reading) = self.chunks.pop_front() else { return };
-        if let Some(view) = arena.header(reading.chunk).view(0) {
+        if let Some(view) = source.arena.header(reading.chunk).view(0) {
             self.free_null += view.free_null;
             self.dropped += view.dropped;
         }
-        arena.release(reading.chunk);
-        done.push(reading.chunk);
+        source.arena.release(reading.chunk);
+        source.done.push(reading.chunk);
     }
 
     /// The thread is gone: gives all its chunks back. What lies behind a gap is counted as missing.
-    pub(crate) fn close(&mut self, arena: &SharedArena, done: &mut Vec<Chunk>) {
+    pub(crate) fn close(&mut self, source: &mut Source<'_>) {
         while let Some(reading) = self.chunks.front() {
-            let copied_to = reading.first + reading.copied as u64;
-            if copied_to != self.position {
-                let published = arena.header(reading.chunk).view(usize::MAX);
+            if reading.first + reading.copied as u64 != self.position {
+                let published = source.arena.header(reading.chunk).view(usize::MAX);
                 self.missing += published.map_or(0, |v| v.published as u64).max(8);
             }
-            self.release_front(arena, done);
+            self.release_front(source);
         }
-    }
-
-    /// Words that wait to be merged.
-    pub(crate) fn pending(&self) -> &[u64] {
-        self.words_from(self.merged)
     }
 
     /// Copied words from `at` on.
@@ -129,30 +170,37 @@ impl Lane {
         self.words.get(at..).unwrap_or_default()
     }
 
+    /// Whether the words up to `at` are all that had to be merged this round.
+    pub(crate) fn is_settled_at(&self, at: usize) -> bool {
+        self.position - 8 * self.words.len().saturating_sub(at) as u64 >= self.settled
+    }
+
     /// Words as if they had been copied from a chunk.
     #[cfg(test)]
     pub(crate) fn feed(&mut self, words: &[u64]) {
         self.words.extend_from_slice(words);
+        self.position += 8 * words.len() as u64;
+        self.visible = self.position;
     }
 
     /// Marks the end of what was published when this round's first look began.
     pub(crate) fn settle(&mut self) {
-        self.settled = self.words.len();
+        self.settled = self.visible;
     }
 
     /// Whether all that had to be merged this round is.
     pub(crate) fn is_settled(&self) -> bool {
-        self.broken || self.merged >= self.settled
+        self.broken || self.is_settled_at(self.merged)
     }
 
     /// Whether nothing is left to merge or to read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.broken || self.merged >= self.words.len()
+        self.broken || (self.merged >= self.words.len() && self.position >= self.visible)
     }
 
     /// Whether anything of it has been read.
     pub(crate) fn has_begun(&self) -> bool {
-        self.position > 0
+        self.visible > 0
     }
 
     /// Whether the thread still holds a chunk.
@@ -168,15 +216,5 @@ impl Lane {
     /// Events that happened and will never be read, at least.
     pub(crate) fn lost(&self) -> u64 {
         self.dropped + self.missing.div_ceil(16) + u64::from(self.broken)
-    }
-
-    fn compact(&mut self) {
-        if self.merged == self.words.len() {
-            self.words.clear();
-        } else if self.merged > 0 {
-            self.words.drain(..self.merged);
-        }
-        self.settled = self.settled.saturating_sub(self.merged);
-        self.merged = 0;
     }
 }

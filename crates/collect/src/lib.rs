@@ -14,6 +14,7 @@
 mod admit;
 mod arch;
 mod arena;
+mod budget;
 mod clock;
 mod depart;
 mod drain;

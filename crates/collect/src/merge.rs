@@ -28,38 +28,40 @@ pub(crate) trait Stream {
 /// Where a lane's next record stands in the order: stamp, then releases first, then the lane.
 type Place = (u64, bool, usize);
 
-/// Merges what is settled in every lane, and with `all` also what came after.
+/// Merges what is settled in every lane, and with `all` also what came after. `pull` gets a lane the
+/// next words that were seen of it; false if there are none.
 pub(crate) fn merge<S: Stream>(
     lanes: &mut [Lane],
     all: bool,
+    pull: &mut impl FnMut(&mut Lane) -> bool,
     stream: &mut S,
 ) -> Result<(), S::Error> {
     if all {
         lanes.iter_mut().for_each(Lane::settle);
     }
     let mut unsettled = lanes.iter().filter(|lane| !lane.is_settled()).count();
-    let mut heads: BinaryHeap<Reverse<Place>> =
-        lanes.iter().enumerate().filter_map(|(i, lane)| place(lane, i)).map(Reverse).collect();
+    let heads = lanes.iter_mut().enumerate().filter_map(|(i, lane)| place(lane, i, pull));
+    let mut heads: BinaryHeap<Reverse<Place>> = heads.map(Reverse).collect();
     while unsettled > 0 {
         let Some(Reverse((_, _, index))) = heads.pop() else { break };
         let next = heads.peek().map(|&Reverse(place)| place);
         let lane = &mut lanes[index];
         let was_settled = lane.is_settled();
-        run(lane, index, next, all, stream)?;
+        run(lane, index, next, all, pull, stream)?;
         if !was_settled && lane.is_settled() {
             unsettled -= 1;
         }
-        heads.extend(place(lane, index).map(Reverse));
+        heads.extend(place(lane, index, pull).map(Reverse));
     }
     Ok(())
 }
 
 /// Where the next record of a lane stands.
-fn place(lane: &Lane, index: usize) -> Option<Place> {
-    if lane.is_empty() {
+fn place(lane: &mut Lane, index: usize, pull: &mut impl FnMut(&mut Lane) -> bool) -> Option<Place> {
+    if lane.is_empty() || (lane.words_from(lane.merged).is_empty() && !pull(lane)) {
         return None;
     }
-    let (record, _) = Record::decode(lane.pending()).ok()?;
+    let (record, _) = Record::decode(lane.words_from(lane.merged)).ok()?;
     Some(place_of(&record, lane.stamp, index))
 }
 
@@ -76,15 +78,20 @@ fn run<S: Stream>(
     index: usize,
     next: Option<Place>,
     all: bool,
+    pull: &mut impl FnMut(&mut Lane) -> bool,
     stream: &mut S,
 ) -> Result<(), S::Error> {
     let mut at = lane.merged;
     let result = loop {
-        if next.is_none() && !all && at >= lane.settled {
-            break Ok(());
-        }
         let words = lane.words_from(at);
         if words.is_empty() {
+            if !pull(lane) {
+                break Ok(());
+            }
+            at = 0;
+            continue;
+        }
+        if next.is_none() && !all && lane.is_settled_at(at) {
             break Ok(());
         }
         let (record, length) = match Record::decode(words) {
@@ -106,7 +113,7 @@ fn run<S: Stream>(
         lane.stamp = lane.stamp.max(place.0);
         at += length;
     };
-    lane.merged = at;
+    lane.merged = at.min(lane.words_from(0).len());
     result
 }
 
@@ -158,7 +165,7 @@ mod tests {
 
     fn addresses(mut lanes: Vec<Lane>, all: bool) -> Vec<u64> {
         let mut seen = Seen::default();
-        let Ok(()) = merge(&mut lanes, all, &mut seen);
+        let Ok(()) = merge(&mut lanes, all, &mut |_| false, &mut seen);
         seen.0.into_iter().map(|(_, _, address)| address).collect()
     }
 
@@ -206,7 +213,7 @@ mod tests {
         });
         let mut lanes = vec![a];
         let mut seen = Seen::default();
-        let Ok(()) = merge(&mut lanes, true, &mut seen);
+        let Ok(()) = merge(&mut lanes, true, &mut |_| false, &mut seen);
         assert_eq!(seen.0.len(), 1);
         assert_eq!(lanes[0].lost(), 1);
     }
@@ -224,7 +231,7 @@ mod tests {
             put_allocation(w, Call::Malloc, &allocation(24), Some(2));
         });
         let mut seen = Seen::default();
-        let Ok(()) = merge(&mut [a, b], true, &mut seen);
+        let Ok(()) = merge(&mut [a, b], true, &mut |_| false, &mut seen);
         assert_eq!(seen.0, [(0, 5, 8), (1, 4, 24), (0, 6, 16)]);
     }
 }

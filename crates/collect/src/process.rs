@@ -4,29 +4,34 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use heaptape_tape::{Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, Writer};
+use heaptape_tape::{
+    Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
+};
 use heaptape_wire::chunk::Owner;
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
 
-use crate::arena::{Chunk, SharedArena};
-use crate::drain::Lane;
+use crate::arena::Chunk;
+use crate::drain::{Lane, Source};
 use crate::exit::{self, Exit};
 use crate::merge::{Stream, merge};
 use crate::sink::Sink;
 
+/// Events that go to the tape together.
+const BATCH: usize = 32;
+
 /// A process that is, or was, recorded.
 pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
-    pub(crate) pid: u32,
-    pub(crate) parent: Option<ProcessNumber>,
-    pub(crate) command: Vec<String>,
-    pub(crate) rank: Option<u32>,
+    /// What was known of it when it was first seen.
+    pub(crate) start: ProcessStart,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
     /// The round in which it was first seen.
     pub(crate) since: u64,
+    /// When it was last sampled, or first seen.
+    pub(crate) sampled: Instant,
     /// When it was first seen to have ended.
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
@@ -38,6 +43,7 @@ pub(crate) struct Process {
     /// Children that this process has waited for, with their wait status.
     pub(crate) children: Vec<(u32, i32)>,
     begun: Option<Begun>,
+    batch: Vec<Event>,
 }
 
 /// What closed lanes leave behind.
@@ -55,30 +61,22 @@ struct Begun {
     old: u64,
 }
 
-/// What a process is known by when it is first seen.
-pub(crate) struct Arrival {
-    pub(crate) number: ProcessNumber,
-    pub(crate) pid: u32,
-    pub(crate) parent: Option<ProcessNumber>,
-    pub(crate) command: Vec<String>,
-    pub(crate) rank: Option<u32>,
-    pub(crate) slot: u16,
-    pub(crate) generation: u32,
-    pub(crate) since: u64,
-}
-
 impl Process {
-    pub(crate) fn new(arrival: Arrival) -> Process {
+    /// A process that registered in `slot`, first seen in the round `since`.
+    pub(crate) fn new(
+        number: ProcessNumber,
+        start: ProcessStart,
+        (slot, generation): (u16, u32),
+        since: u64,
+    ) -> Process {
         Process {
-            number: arrival.number,
-            pid: arrival.pid,
-            parent: arrival.parent,
-            command: arrival.command,
-            rank: arrival.rank,
-            slot: arrival.slot,
-            generation: arrival.generation,
-            watch: exit::watch(arrival.pid),
-            since: arrival.since,
+            number,
+            watch: exit::watch(start.pid),
+            start,
+            slot,
+            generation,
+            since,
+            sampled: Instant::now(),
             gone: None,
             ended: None,
             exit: Exit::default(),
@@ -87,6 +85,7 @@ impl Process {
             forks: HashMap::new(),
             children: Vec::new(),
             begun: None,
+            batch: Vec::with_capacity(BATCH),
         }
     }
 
@@ -106,16 +105,12 @@ impl Process {
         found
     }
 
-    /// Copies what the threads have published since the last look; true if there was anything.
-    pub(crate) fn copy(&mut self, arena: &SharedArena, done: &mut Vec<Chunk>) -> bool {
-        let mut any = false;
-        for lane in &mut self.lanes {
-            any |= lane.copy(arena, done);
-        }
-        any
+    /// Looks how far the threads have come; true if any of them has written anything.
+    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> bool {
+        self.lanes.iter_mut().fold(false, |any, lane| lane.look(source) | any)
     }
 
-    /// Whether anything copied waits to be merged, as what the last round's second look found.
+    /// Whether anything waits to be merged, as what the last round's second look found.
     pub(crate) fn has_pending(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.is_empty())
     }
@@ -126,15 +121,22 @@ impl Process {
     }
 
     /// Merges what is settled (with `all`, everything) onto the tape.
-    pub(crate) fn merge(&mut self, tape: &mut Writer<Sink>, all: bool) -> Result<(), Error> {
+    pub(crate) fn merge(
+        &mut self,
+        tape: &mut Writer<Sink>,
+        source: &mut Source<'_>,
+        all: bool,
+    ) -> Result<(), Error> {
         let mut stream = Merged {
             number: self.number,
             tape,
+            batch: &mut self.batch,
             begun: &mut self.begun,
             forks: &mut self.forks,
             children: &mut self.children,
         };
-        merge(&mut self.lanes, all, &mut stream)
+        let merged = merge(&mut self.lanes, all, &mut |lane| lane.pull(source), &mut stream);
+        merged.and(stream.write_batch())
     }
 
     /// The point of an announced fork.
@@ -162,12 +164,7 @@ impl Process {
     }
 
     /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.
-    pub(crate) fn close_gone(
-        &mut self,
-        tasks: &[u32],
-        arena: &SharedArena,
-        done: &mut Vec<Chunk>,
-    ) -> Vec<u16> {
+    pub(crate) fn close_gone(&mut self, tasks: &[u32], source: &mut Source<'_>) -> Vec<u16> {
         let mut numbers = Vec::new();
         for i in 0..self.lanes.len() {
             let (tid, slot) = (self.lanes[i].tid, self.lanes[i].slot);
@@ -177,11 +174,11 @@ impl Process {
                 continue;
             }
             let lane = &mut self.lanes[i];
-            // It wrote its last before it was gone, so this copy holds it.
-            lane.copy(arena, done);
+            // It wrote its last before it was gone, so this look sees it.
+            lane.look(source);
             lane.settle();
             if lane.is_empty() && lane.holds_chunks() {
-                lane.close(arena, done);
+                lane.close(source);
                 numbers.push(slot);
             }
         }
@@ -202,18 +199,16 @@ impl Process {
     pub(crate) fn finish(
         &mut self,
         tape: &mut Writer<Sink>,
-        arena: &SharedArena,
-        done: &mut Vec<Chunk>,
+        source: &mut Source<'_>,
         time: u64,
     ) -> Result<(), Error> {
-        self.copy(arena, done);
-        for lane in &mut self.lanes {
-            lane.close(arena, done);
-        }
-        self.merge(tape, true)?;
-        for lane in self.lanes.drain(..) {
+        self.look(source);
+        let merged = self.merge(tape, source, true);
+        for mut lane in self.lanes.drain(..) {
+            lane.close(source);
             self.closed.add(&lane);
         }
+        merged?;
         self.ended = Some(Instant::now());
         let end = ProcessEnd {
             time,
@@ -244,6 +239,8 @@ impl Totals {
 struct Merged<'a> {
     number: ProcessNumber,
     tape: &'a mut Writer<Sink>,
+    /// Events that are not on the tape yet.
+    batch: &'a mut Vec<Event>,
     begun: &'a mut Option<Begun>,
     forks: &'a mut HashMap<u64, (ForkPoint, Instant)>,
     children: &'a mut Vec<(u32, i32)>,
@@ -274,8 +271,8 @@ impl Stream for Merged<'_> {
                 event(call, thread, time, &allocation, old)
             }
         };
-        self.tape.event(self.number, &event)?;
-        Ok(())
+        self.batch.push(event);
+        if self.batch.len() == BATCH { self.write_batch() } else { Ok(()) }
     }
 }
 
@@ -294,6 +291,12 @@ fn event(call: Call, thread: u32, time: u64, a: &Allocation, old: u64) -> Event 
 }
 
 impl Merged<'_> {
+    fn write_batch(&mut self) -> Result<(), Error> {
+        let written = self.tape.events(self.number, self.batch);
+        self.batch.clear();
+        written
+    }
+
     /// A reallocation has begun and something follows: if that is its end, nothing came between and
     /// the event says it all; else the release stands on the tape by itself.
     fn settle_begun(&mut self, thread: u32, record: &Record<'_>) -> Result<(), Error> {
@@ -303,6 +306,7 @@ impl Merged<'_> {
         if is_its_end {
             return Ok(());
         }
+        self.write_batch()?;
         self.tape.release(self.number, begun.thread, begun.time, begun.old)
     }
 
@@ -312,6 +316,7 @@ impl Merged<'_> {
         time: u64,
         note: &heaptape_wire::note::NoteRecord<'_>,
     ) -> Result<(), Error> {
+        self.write_batch()?;
         if note.kind == NoteKind::Fork {
             let point = self.tape.fork_point(self.number)?;
             let number = note.args.first().copied().unwrap_or(0);

@@ -15,24 +15,19 @@ use rustix::event::{PollFd, PollFlags};
 use crate::arena::{Chunk, FreeChunks, SharedArena};
 use crate::clock::Clock;
 use crate::depart::count;
+use crate::drain::Source;
 use crate::exit::Exit;
 use crate::intents::Intents;
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
-use crate::sample;
+use crate::sample::Sampling;
 use crate::signals::Signals;
 use crate::sink::Sink;
 use crate::strays::Strays;
 
-/// How often each process is sampled, unless that would cost too much.
-const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// The share of the time that samples may take: one part in this many.
-const SAMPLE_SHARE: u32 = 20;
-/// The same for looking at how pages are shared, which takes far longer.
-const SHARES_SHARE: u32 = 100;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
-/// The same while threads wait for chunks.
+/// How long it may be to the next such look while threads wait for chunks.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
 /// How often processes are looked for that did not make themselves known.
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
@@ -74,10 +69,9 @@ pub(crate) struct Recorder {
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
-    pub(crate) next_sample: Instant,
+    pub(crate) sampling: Sampling,
     /// When a round last found anything to do.
     pub(crate) idle_since: Instant,
-    pub(crate) next_shares: Instant,
     pub(crate) next_threads: Instant,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
@@ -111,9 +105,8 @@ impl Recorder {
             turned_away: 0,
             detached: 0,
             ended: None,
-            next_sample: now,
+            sampling: Sampling::new(now),
             idle_since: now,
-            next_shares: now,
             next_threads: now + THREADS_EVERY,
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
@@ -164,7 +157,7 @@ impl Recorder {
 
     /// The pids of the processes that are being recorded.
     pub(crate) fn live_pids(&self) -> Vec<u32> {
-        self.live.iter().map(|&i| self.processes[i].pid).collect()
+        self.live.iter().map(|&i| self.processes[i].start.pid).collect()
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
@@ -204,12 +197,11 @@ impl Recorder {
         self.supply();
         self.judge_intents()?;
         let now = Instant::now();
-        if now >= self.next_sample {
-            self.sample()?;
+        self.sample(now)?;
+        if self.waited > 0 {
+            self.next_threads = self.next_threads.min(now + THREADS_SOONER);
         }
-        if now >= self.next_threads
-            || (self.waited > 0 && now + THREADS_EVERY >= self.next_threads + THREADS_SOONER)
-        {
+        if now >= self.next_threads {
             self.close_threads();
             self.next_threads = now + THREADS_EVERY;
         }
@@ -234,14 +226,16 @@ impl Recorder {
         if busy {
             self.look();
             for &i in &self.live {
-                self.processes[i].merge(&mut self.tape, false)?;
+                let source = &mut Source { arena: &self.arena, done: &mut self.done };
+                self.processes[i].merge(&mut self.tape, source, false)?;
                 self.statuses.extend(self.processes[i].children.drain(..));
             }
+            self.forget_done();
         }
         Ok(busy)
     }
 
-    /// Finds new chunks and copies what is new in all.
+    /// Finds new chunks, and how far all threads have come.
     pub(crate) fn look(&mut self) -> bool {
         let mut found = Vec::new();
         self.free = FreeChunks::default();
@@ -261,7 +255,8 @@ impl Recorder {
         }
         let mut any = false;
         for &i in &self.live {
-            any |= self.processes[i].copy(&self.arena, &mut self.done);
+            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            any |= self.processes[i].look(source);
         }
         self.forget_done();
         any
@@ -303,42 +298,19 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn sample(&mut self) -> Result<(), Error> {
-        let started = Instant::now();
-        let with_shares = started >= self.next_shares;
-        for place in self.live.clone() {
-            self.arena.arena().session().beat();
-            let process = &self.processes[place];
-            if process.gone.is_some() {
-                continue;
-            }
-            let number = process.number;
-            if let Some(sample) = sample::take(process.pid, self.clock.now(), with_shares) {
-                self.tape.sample(number, &sample)?;
-            }
-        }
-        let (now, cost) = (Instant::now(), started.elapsed());
-        if with_shares {
-            self.next_shares = now + cost * SHARES_SHARE;
-            self.next_sample = now + SAMPLE_EVERY;
-        } else {
-            self.next_sample = now + SAMPLE_EVERY.max(cost * SAMPLE_SHARE);
-        }
-        Ok(())
-    }
-
     pub(crate) fn close_threads(&mut self) {
         for &i in &self.live {
             let process = &mut self.processes[i];
             if !process.holds_chunks() {
                 continue;
             }
-            let Ok(tasks) = read::tasks(process.pid) else { continue };
+            let Ok(tasks) = read::tasks(process.start.pid) else { continue };
             if tasks.is_empty() {
                 continue;
             }
             let slot = self.arena.arena().slot(process.slot as usize);
-            for number in process.close_gone(&tasks, &self.arena, &mut self.done) {
+            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            for number in process.close_gone(&tasks, source) {
                 slot.recycle_thread(number);
             }
         }

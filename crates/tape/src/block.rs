@@ -6,41 +6,45 @@
 use crate::column::{Column, Packer, delta};
 use crate::field::FieldWriter;
 use crate::numbers::Numbers;
-use crate::operation::Operation;
-use crate::place::PlaceModel;
 use crate::tally::Tally;
-use hashbrown::HashMap;
 use std::io;
 
 /// Events and early releases in a full block.
 pub(crate) const BLOCK_ITEMS: usize = 256 << 10;
 
-/// The room for a column that had `len` entries in the block before.
-fn room(len: usize) -> usize {
-    len + len / 16
-}
-
-/// Equal values that follow each other, with how many there are.
+/// Equal values that follow each other: what they are and where they begin.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    pub(crate) runs: Vec<(u64, u64)>,
+    last: u64,
+    starts: Vec<(u64, usize)>,
 }
 
 impl Runs {
+    /// The item with the number `item` has this value.
     #[inline]
-    pub(crate) fn push(&mut self, value: u64) {
-        match self.runs.last_mut() {
-            Some((last, count)) if *last == value => *count += 1,
-            _ => self.runs.push((value, 1)),
+    pub(crate) fn item(&mut self, item: usize, value: u64) {
+        if value != self.last || item == 0 {
+            self.last = value;
+            self.starts.push((value, item));
         }
     }
 
-    /// Each value as its difference from the one before, then the length.
-    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+    fn clear(&mut self) {
+        self.starts.clear();
+    }
+
+    /// The first and the last value.
+    fn ends(&self) -> [u64; 2] {
+        [self.starts.first().map_or(0, |start| start.0), self.last]
+    }
+
+    /// Each value as its difference from the one before, then how many of the `items` have it.
+    fn numbers(&self, items: usize) -> impl Iterator<Item = u64> + '_ {
         let mut before = 0;
-        self.runs.iter().flat_map(move |&(value, count)| {
+        let ends = self.starts.iter().skip(1).map(|&(_, start)| start).chain([items]);
+        self.starts.iter().zip(ends).flat_map(move |(&(value, start), end)| {
             let difference = delta(std::mem::replace(&mut before, value), value);
-            [difference, count]
+            [difference, (end - start) as u64]
         })
     }
 }
@@ -51,27 +55,26 @@ impl Runs {
 pub(crate) struct RawBlock {
     pub(crate) start: Tally,
     pub(crate) end: Tally,
-    pub(crate) first_time: u64,
-    pub(crate) last_time: u64,
     pub(crate) operations: Vec<u8>,
     pub(crate) sizes: Numbers,
     pub(crate) aligns: Numbers,
     /// Codes of [`Ages`](crate::age::Ages).
     pub(crate) ages: Numbers,
+    /// Codes of the [`PlaceModel`](crate::place::PlaceModel).
     pub(crate) slacks: Numbers,
-    /// New blocks that are not at their old address.
-    pub(crate) addresses: Vec<u64>,
-    /// Addresses and usable sizes of the blocks that were freed or moved.
-    pub(crate) freed: Vec<u64>,
-    pub(crate) freed_usable: Numbers,
-    pub(crate) callers: Vec<u64>,
+    /// Codes of the [`PlaceModel`](crate::place::PlaceModel) for new blocks that are not at their
+    /// old address.
+    pub(crate) addresses: Numbers,
+    /// Codes of [`Callers`](crate::callers::Callers), and the callers that they stand for.
+    pub(crate) callers: Numbers,
+    pub(crate) caller_names: Numbers,
     pub(crate) threads: Runs,
     pub(crate) times: Runs,
-    pub(crate) unknown: Vec<u64>,
+    pub(crate) unknown: Numbers,
     /// Size, slack, address of inherited blocks that ended.
-    pub(crate) inherited: Vec<u64>,
+    pub(crate) inherited: Numbers,
     /// Item in the block and age of the displaced block, for each order fault.
-    pub(crate) faults: Vec<(u64, u64)>,
+    pub(crate) faults: Numbers,
 }
 
 impl RawBlock {
@@ -83,30 +86,27 @@ impl RawBlock {
     /// An empty block with room for one like this.
     pub(crate) fn follower(&self, start: Tally) -> RawBlock {
         RawBlock {
-            operations: Vec::with_capacity(room(self.operations.len())),
-            sizes: Numbers::with_capacity(room(self.sizes.len())),
-            ages: Numbers::with_capacity(room(self.ages.len())),
-            slacks: Numbers::with_capacity(room(self.slacks.len())),
-            addresses: Vec::with_capacity(room(self.addresses.len())),
-            freed: Vec::with_capacity(room(self.freed.len())),
-            freed_usable: Numbers::with_capacity(room(self.freed_usable.len())),
-            callers: Vec::with_capacity(room(self.callers.len())),
+            operations: Vec::with_capacity(self.operations.len() + self.operations.len() / 16),
+            sizes: self.sizes.follower(),
+            ages: self.ages.follower(),
+            slacks: self.slacks.follower(),
+            addresses: self.addresses.follower(),
+            callers: self.callers.follower(),
             ..RawBlock::new(start)
         }
     }
 
     /// Empties the block, which keeps its memory, to begin after `start`.
     pub(crate) fn begin(&mut self, start: Tally) {
-        let numbers = [&mut self.sizes, &mut self.aligns, &mut self.ages, &mut self.slacks];
-        numbers.into_iter().for_each(Numbers::clear);
-        self.freed_usable.clear();
         self.operations.clear();
-        let words = [&mut self.addresses, &mut self.freed, &mut self.callers, &mut self.unknown];
-        words.into_iter().for_each(Vec::clear);
-        self.inherited.clear();
-        self.faults.clear();
-        self.threads.runs.clear();
-        self.times.runs.clear();
+        let used = [&mut self.sizes, &mut self.aligns, &mut self.ages, &mut self.unknown];
+        used.into_iter().for_each(Numbers::clear);
+        let places = [&mut self.inherited, &mut self.faults, &mut self.slacks, &mut self.addresses];
+        places.into_iter().for_each(Numbers::clear);
+        self.callers.clear();
+        self.caller_names.clear();
+        self.threads.clear();
+        self.times.clear();
         (self.start, self.end) = (start, start);
     }
 
@@ -114,95 +114,23 @@ impl RawBlock {
         self.operations.len()
     }
 
-    /// About how many bytes it holds in memory.
-    pub(crate) fn memory(&self) -> usize {
-        let numbers = [&self.sizes, &self.aligns, &self.ages, &self.slacks, &self.freed_usable];
-        let words = self.addresses.capacity() + self.freed.capacity() + self.callers.capacity();
-        self.operations.capacity()
-            + words * 8
-            + numbers.iter().map(|numbers| numbers.memory()).sum::<usize>()
-    }
-
     /// Writes the header and packs the columns.
-    pub(crate) fn pack(
-        &self,
-        model: &mut PlaceModel,
-        packer: &mut Packer,
-        header: &mut FieldWriter,
-    ) -> io::Result<()> {
+    pub(crate) fn pack(&self, packer: &mut Packer, header: &mut FieldWriter) -> io::Result<()> {
         header.numbers(&[self.start.events, self.start.items, self.start.ordinal]);
-        header.numbers(&[self.first_time, self.last_time]);
+        header.numbers(&self.times.ends());
         self.end.write(header);
         packer.bytes(Column::Operation, &self.operations)?;
-        packer.numbers(Column::Size, self.sizes.iter())?;
-        packer.numbers(Column::Align, self.aligns.iter())?;
-        packer.numbers(Column::Age, self.ages.iter())?;
-        packer.numbers(Column::Thread, self.threads.numbers())?;
-        packer.numbers(Column::Unknown, self.unknown.iter().copied())?;
-        packer.numbers(Column::Inherited, self.inherited.iter().copied())?;
-        packer.numbers(Column::Fault, self.faults.iter().flat_map(|&(item, age)| [item, age]))?;
-        let (slacks, addresses) = self.place_codes(model);
-        packer.numbers(Column::Slack, slacks)?;
-        packer.numbers(Column::Address, addresses)?;
-        let (names, codes) = self.caller_codes();
-        packer.numbers(Column::Caller, codes)?;
-        packer.numbers(Column::CallerName, names)?;
-        packer.numbers(Column::Time, self.times.numbers())
-    }
-
-    /// Runs the model over the births and deaths in order: the codes of slacks and addresses.
-    fn place_codes(&self, model: &mut PlaceModel) -> (Vec<u64>, Vec<u64>) {
-        model.reset();
-        let mut slack_codes = Vec::with_capacity(self.slacks.len());
-        let mut codes = Vec::with_capacity(self.addresses.len());
-        let mut freed = self.freed.iter().zip(self.freed_usable.iter());
-        let (mut sizes, mut slacks) = (self.sizes.iter(), self.slacks.iter());
-        let mut addresses = self.addresses.iter();
-        for &operation in &self.operations {
-            let Some(deed) = Operation(operation).deed() else { continue };
-            if deed.ends_block()
-                && let Some((&address, usable)) = freed.next()
-            {
-                model.freed(address, usable);
-            }
-            let size = if deed.has_size() { sizes.next() } else { None };
-            if !deed.makes_block() {
-                continue;
-            }
-            let (Some(size), Some(slack)) = (size, slacks.next()) else { continue };
-            slack_codes.push(model.slack_code(size, slack));
-            if deed.has_address()
-                && let Some(&address) = addresses.next()
-            {
-                model.code(address, size.wrapping_add(slack), |code| codes.push(code));
-            }
-        }
-        (slack_codes, codes)
-    }
-
-    /// The callers in order of first appearance, as differences, and each event's place there.
-    fn caller_codes(&self) -> (Vec<u64>, Vec<u64>) {
-        let mut known: HashMap<u64, u64> = HashMap::new();
-        let mut names = Vec::new();
-        let mut before = 0;
-        // Most events come from few callers; a small table answers for them.
-        let mut recent = [(0, None); 256];
-        let codes = self.callers.iter().map(|&caller| {
-            let slot = &mut recent[(caller ^ caller >> 8) as usize % 256];
-            if let (name, Some(code)) = *slot
-                && name == caller
-            {
-                return code;
-            }
-            let next = known.len() as u64;
-            let code = *known.entry(caller).or_insert_with(|| {
-                names.push(delta(std::mem::replace(&mut before, caller), caller));
-                next
-            });
-            *slot = (caller, Some(code));
-            code
-        });
-        let codes = codes.collect();
-        (names, codes)
+        packer.numbers(Column::Size, &self.sizes)?;
+        packer.numbers(Column::Align, &self.aligns)?;
+        packer.numbers(Column::Age, &self.ages)?;
+        packer.list(Column::Thread, self.threads.numbers(self.items()))?;
+        packer.numbers(Column::Unknown, &self.unknown)?;
+        packer.numbers(Column::Inherited, &self.inherited)?;
+        packer.numbers(Column::Fault, &self.faults)?;
+        packer.numbers(Column::Slack, &self.slacks)?;
+        packer.numbers(Column::Address, &self.addresses)?;
+        packer.numbers(Column::Caller, &self.callers)?;
+        packer.numbers(Column::CallerName, &self.caller_names)?;
+        packer.list(Column::Time, self.times.numbers(self.items()))
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::field::{FieldReader, FieldWriter, Truncated};
+use crate::numbers::Numbers;
 use std::io;
 
 /// Zstandard's level. Levels 2 and 3 save about one part in thirty and take a third longer.
@@ -52,7 +53,6 @@ pub(crate) struct Packer {
     streams: Vec<u8>,
     count: u64,
     directory: FieldWriter,
-    parts: [Vec<u8>; 3],
 }
 
 impl Packer {
@@ -62,7 +62,6 @@ impl Packer {
             streams: Vec::new(),
             count: 0,
             directory: FieldWriter::new(),
-            parts: Default::default(),
         })
     }
 
@@ -72,22 +71,22 @@ impl Packer {
     }
 
     /// Adds a column of numbers.
-    pub(crate) fn numbers(
+    pub(crate) fn numbers(&mut self, column: Column, numbers: &Numbers) -> io::Result<()> {
+        for (part, bytes) in (0..).zip(&numbers.streams) {
+            self.stream(column.stream(part), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a column of numbers that come one by one.
+    pub(crate) fn list(
         &mut self,
         column: Column,
-        values: impl IntoIterator<Item = u64>,
+        numbers: impl IntoIterator<Item = u64>,
     ) -> io::Result<()> {
-        let mut parts = std::mem::take(&mut self.parts);
-        parts.iter_mut().for_each(Vec::clear);
-        for value in values {
-            split(value, &mut parts);
-        }
-        let mut done = Ok(());
-        for (part, bytes) in parts.iter().enumerate() {
-            done = done.and_then(|()| self.stream(column.stream(part as u64), bytes));
-        }
-        self.parts = parts;
-        done
+        let mut all = Numbers::default();
+        all.extend(numbers);
+        self.numbers(column, &all)
     }
 
     fn stream(&mut self, id: u64, raw: &[u8]) -> io::Result<()> {
@@ -131,11 +130,21 @@ const MIDDLE: u64 = 0xc0;
 const WIDE: u64 = 0xf0;
 const MIDDLE_END: u64 = MIDDLE + ((WIDE - MIDDLE) << 8);
 
+/// Streams that a column of numbers has at the most.
+pub(crate) const WIDTHS: usize = 3;
+
+/// Appends a number to the streams of its column.
 #[inline]
-fn split(value: u64, parts: &mut [Vec<u8>; 3]) {
+pub(crate) fn split(value: u64, parts: &mut [Vec<u8>; WIDTHS]) {
     if value < MIDDLE {
         parts[0].push(value as u8);
-    } else if value < MIDDLE_END {
+    } else {
+        split_large(value, parts);
+    }
+}
+
+fn split_large(value: u64, parts: &mut [Vec<u8>; WIDTHS]) {
+    if value < MIDDLE_END {
         let rest = value - MIDDLE;
         parts[0].push((MIDDLE + (rest >> 8)) as u8);
         parts[1].push(rest as u8);
@@ -297,7 +306,7 @@ mod tests {
                 .map(|stream| stream.split_whitespace())
                 .map(|bytes| bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect())
                 .collect();
-            let mut parts = <[Vec<u8>; 3]>::default();
+            let mut parts = <[Vec<u8>; WIDTHS]>::default();
             split(number.parse().unwrap(), &mut parts);
             assert_eq!(parts.as_slice(), streams);
             let [first, second, third] = &parts;

@@ -86,6 +86,13 @@ pub struct Vma {
     pub name: String,
 }
 
+impl Vma {
+    /// Whether it may be written.
+    pub fn is_writable(&self) -> bool {
+        self.perms & 2 != 0
+    }
+}
+
 /// What the kernel said of a process at one instant. Sizes are bytes; `None` is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sample {

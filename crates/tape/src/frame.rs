@@ -7,7 +7,6 @@ use crate::field::FieldWriter;
 use crate::format::{FrameHead, FrameKind, opening, trailer};
 use crate::keyframe::RawKeyframe;
 use crate::notes::RawNotes;
-use crate::place::PlaceModel;
 use crate::pool::Pooled;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
@@ -57,22 +56,11 @@ impl RawFrame {
             _ => 0,
         }
     }
-
-    /// About how many bytes the frame holds in memory.
-    pub fn memory(&self) -> usize {
-        match &self.content {
-            Content::Block(block) => block.memory(),
-            Content::Notes(notes) => notes.fields.bytes.len(),
-            Content::Keyframe(keyframe) => keyframe.memory(),
-            _ => 256,
-        }
-    }
 }
 
 /// The state of encoding: compression contexts, the offset reached, what the index needs.
 pub struct Encoder {
     packer: Packer,
-    model: PlaceModel,
     bytes: u64,
     index: Vec<u8>,
     /// `bytes` and the length of `index` before the last frame.
@@ -83,8 +71,7 @@ impl Encoder {
     /// A fresh one, for one file.
     pub fn new() -> Result<Encoder, Error> {
         let packer = Packer::new().map_err(Error::Write)?;
-        let model = PlaceModel::new();
-        Ok(Encoder { packer, model, bytes: 0, index: Vec::new(), before: (0, 0) })
+        Ok(Encoder { packer, bytes: 0, index: Vec::new(), before: (0, 0) })
     }
 
     /// The last frame could not be written: the file ends before it.
@@ -146,7 +133,7 @@ impl Encoder {
                 FrameKind::Start
             }
             Content::Block(block) => {
-                block.pack(&mut self.model, packer, header)?;
+                block.pack(packer, header)?;
                 FrameKind::Block
             }
             Content::Notes(notes) => {

@@ -8,6 +8,7 @@ use crate::births::Held;
 use crate::column::{Column, Packer, PayloadSource, Unpack, Unpacker, delta, undelta};
 use crate::field::{FieldReader, FieldWriter, Truncated};
 use crate::live::Block;
+use crate::made::Made;
 use crate::tally::Tally;
 use std::io;
 
@@ -18,6 +19,9 @@ pub(crate) const KEYFRAME_EVENTS: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct RawKeyframe {
     pub(crate) at: Tally,
+    /// Where the last one stood, and what the events since made.
+    pub(crate) since: Tally,
+    pub(crate) made: Made,
     /// Blocks born since the last keyframe and still alive or waiting for their event, with
     /// their addresses.
     pub(crate) born: Vec<(u64, Block)>,
@@ -28,22 +32,20 @@ pub(crate) struct RawKeyframe {
 }
 
 impl RawKeyframe {
-    pub(crate) fn memory(&self) -> usize {
-        self.born.len() * size_of::<(u64, Block)>() + self.ended.len() * 8
-    }
-
     /// Writes the header and packs the columns.
     pub(crate) fn pack(&mut self, packer: &mut Packer, header: &mut FieldWriter) -> io::Result<()> {
         header.numbers(&[self.at.events, self.at.items, self.at.ordinal]);
         let born = &mut self.born;
         born.sort_unstable_by_key(|(_, block)| block.ordinal);
         self.ended.sort_unstable();
-        packer.numbers(Column::Ordinal, deltas(born.iter().map(|(_, b)| b.ordinal)))?;
-        packer.numbers(Column::Birth, deltas(born.iter().map(|(_, b)| b.birth)))?;
-        packer.numbers(Column::Size, born.iter().map(|(_, b)| b.size))?;
-        packer.numbers(Column::Slack, born.iter().map(|(_, b)| b.slack))?;
-        packer.numbers(Column::Address, deltas(born.iter().map(|&(address, _)| address)))?;
-        packer.numbers(Column::Ended, deltas(self.ended.iter().copied()))?;
+        packer.list(Column::Ordinal, deltas(born.iter().map(|(_, b)| b.ordinal)))?;
+        let (since, nth) = (self.since, born.iter().map(|(_, b)| b.ordinal));
+        let births = self.made.events_of(nth.map(|ordinal| ordinal - since.ordinal));
+        packer.list(Column::Birth, deltas(births.map(|event| since.events + event)))?;
+        packer.list(Column::Size, born.iter().map(|(_, b)| b.size))?;
+        packer.list(Column::Slack, born.iter().map(|(_, b)| b.slack))?;
+        packer.list(Column::Address, deltas(born.iter().map(|&(address, _)| address)))?;
+        packer.list(Column::Ended, deltas(self.ended.iter().copied()))?;
         packer.bytes(Column::Pending, &self.pending_fields().bytes)
     }
 
@@ -52,7 +54,7 @@ impl RawKeyframe {
         for (thread, address, block) in &self.pending {
             fields.numbers(&[u64::from(*thread), *address, u64::from(block.is_some())]);
             if let Some(block) = block {
-                fields.numbers(&[block.ordinal, block.birth, block.size, block.slack]);
+                fields.numbers(&[block.ordinal, block.size, block.slack]);
             }
         }
         fields
@@ -90,8 +92,8 @@ impl KeyframeHeader {
     }
 }
 
-/// An early release that waits, as a keyframe tells it: thread, address, block and its number.
-pub(crate) type WaitingRelease = (u32, u64, Option<(u64, Held)>);
+/// An early release that waits, as a keyframe tells it: thread, address, block.
+pub(crate) type WaitingRelease = (u32, u64, Option<Block>);
 
 /// A keyframe read back.
 pub(crate) struct Keyframe {
@@ -128,9 +130,8 @@ fn read_pending(bytes: &[u8]) -> Result<Vec<WaitingRelease>, Truncated> {
         let block = match fields.number()? {
             0 => None,
             _ => {
-                let (ordinal, birth) = (fields.number()?, fields.number()?);
-                let (size, slack) = (fields.number()?, fields.number()?);
-                Some((ordinal, Held { birth, size, slack, address }))
+                let ordinal = fields.number()?;
+                Some(Block { ordinal, size: fields.number()?, slack: fields.number()? })
             }
         };
         all.push((thread, address, block));

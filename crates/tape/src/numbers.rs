@@ -1,49 +1,32 @@
-//! A growing list of numbers, most of which are small.
+//! A growing column of numbers, split into its streams as it grows.
 
-/// Four bytes for each number, and eight more for those that need them.
+use crate::column::{WIDTHS, split};
+
+/// The streams of a column (see [`crate::column`]).
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    low: Vec<u32>,
-    high: Vec<u64>,
+    pub(crate) streams: [Vec<u8>; WIDTHS],
 }
 
-/// Stands for the next number in `high`.
-const HIGH: u32 = u32::MAX;
-
 impl Numbers {
-    pub(crate) fn with_capacity(numbers: usize) -> Numbers {
-        Numbers { low: Vec::with_capacity(numbers), high: Vec::new() }
+    #[inline]
+    pub(crate) fn push(&mut self, number: u64) {
+        split(number, &mut self.streams);
     }
 
     pub(crate) fn clear(&mut self) {
-        self.low.clear();
-        self.high.clear();
+        self.streams.iter_mut().for_each(Vec::clear);
     }
 
-    #[inline]
-    pub(crate) fn push(&mut self, number: u64) {
-        if number < u64::from(HIGH) {
-            self.low.push(number as u32);
-        } else {
-            self.low.push(HIGH);
-            self.high.push(number);
-        }
+    /// An empty one with room for as much as this one holds and a little more.
+    pub(crate) fn follower(&self) -> Numbers {
+        let room = |stream: &Vec<u8>| Vec::with_capacity(stream.len() + stream.len() / 16);
+        Numbers { streams: self.streams.each_ref().map(room) }
     }
+}
 
-    pub(crate) fn len(&self) -> usize {
-        self.low.len()
-    }
-
-    /// Bytes that it holds in memory.
-    pub(crate) fn memory(&self) -> usize {
-        self.low.capacity() * 4 + self.high.capacity() * 8
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut high = self.high.iter();
-        self.low.iter().map(move |&low| match low {
-            HIGH => high.next().copied().unwrap_or(0),
-            low => u64::from(low),
-        })
+impl Extend<u64> for Numbers {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, numbers: I) {
+        numbers.into_iter().for_each(|number| self.push(number));
     }
 }

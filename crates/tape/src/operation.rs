@@ -129,28 +129,6 @@ const fn reallocation(call: Call, flags: u8) -> Option<Deed> {
 }
 
 impl Deed {
-    /// Whether a known block leaves its address, so that its age stands in the block.
-    #[inline]
-    pub(crate) fn ends_block(self) -> bool {
-        match self {
-            Deed::EarlyRelease { known } | Deed::Release { known, .. } => known,
-            Deed::Allocate { .. } => false,
-            Deed::Reallocate { old, outcome, .. } => {
-                old == Old::Known && outcome != Outcome::Failed
-            }
-        }
-    }
-
-    /// Whether a requested size stands in the block.
-    #[inline]
-    pub(crate) fn has_size(self) -> bool {
-        match self {
-            Deed::EarlyRelease { .. } | Deed::Release { .. } => false,
-            Deed::Allocate { .. } => true,
-            Deed::Reallocate { outcome, .. } => outcome != Outcome::Freed,
-        }
-    }
-
     /// Whether a block is born.
     #[inline]
     pub(crate) fn makes_block(self) -> bool {
@@ -160,16 +138,6 @@ impl Deed {
             Deed::Reallocate { outcome, .. } => {
                 matches!(outcome, Outcome::InPlace | Outcome::Moved)
             }
-        }
-    }
-
-    /// Whether the new block's address stands in the block.
-    #[inline]
-    pub(crate) fn has_address(self) -> bool {
-        match self {
-            Deed::Allocate { failed, .. } => !failed,
-            Deed::Reallocate { outcome, .. } => outcome == Outcome::Moved,
-            _ => false,
         }
     }
 }

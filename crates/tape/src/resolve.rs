@@ -8,6 +8,7 @@ use crate::births::{Births, Held};
 use crate::event::Event;
 use crate::item::{Columns, OldBlock, Release, Resolved};
 use crate::keyframe::{Keyframe, KeyframeHeader};
+use crate::live::Block;
 use crate::operation::{Deed, Old, Operation, Outcome};
 use crate::place::PlaceModel;
 use crate::unpacked::UnpackedBlock;
@@ -77,7 +78,10 @@ impl Resolver {
         }
         self.pending.clear();
         for (thread, address, block) in keyframe.pending {
-            let block = block.map(|(ordinal, held)| self.old(ordinal, held, header.ordinal));
+            let block = block.map(|Block { ordinal, size, slack }| {
+                let birth = self.births.get(ordinal).unwrap_or_default().birth;
+                self.old(ordinal, Held { birth, size, slack, address }, header.ordinal)
+            });
             self.pending.insert(thread, Waiting { address, block });
         }
         (self.index, self.items) = (header.events, header.items);

@@ -3,12 +3,16 @@
 //! The reader's mirror of this is `resolve.rs`.
 
 use crate::age::Ages;
+use crate::callers::Callers;
 use crate::event::Event;
 use crate::family::Family;
 use crate::live::Block;
+use crate::made::Made;
 use crate::notes::RawNotes;
 use crate::operation::{Old, Operation, Outcome};
+use crate::place::PlaceModel;
 use crate::pool::{Pool, Pooled};
+use crate::regions::Regions;
 use crate::tally::Tally;
 
 /// What is being written of a running process.
@@ -18,10 +22,18 @@ pub(crate) struct Track {
     pub(crate) notes: RawNotes,
     /// The number of its first own allocation.
     pub(crate) base: u64,
-    pub(crate) ages: Ages,
+    ages: Ages,
+    places: PlaceModel,
+    callers: Callers,
     pub(crate) last_keyframe: Tally,
+    /// What the events since the last keyframe made.
+    pub(crate) made: Made,
     /// Blocks older than the last keyframe that ended since.
     pub(crate) ended: Vec<u64>,
+    /// Where blocks may lie without a new sample being wanted.
+    pub(crate) regions: Regions,
+    /// Whether a keyframe was made after the last sample.
+    pub(crate) keyframe_unsampled: bool,
 }
 
 impl Track {
@@ -32,9 +44,25 @@ impl Track {
             notes: RawNotes::default(),
             base: tally.ordinal,
             ages: Ages::new(tally.ordinal),
+            places: PlaceModel::new(),
+            callers: Callers::new(),
             last_keyframe: tally,
+            made: Made::default(),
             ended: Vec::new(),
+            regions: Regions::new(),
+            keyframe_unsampled: false,
         }
+    }
+
+    /// Begins the next block of events; gives the last one.
+    pub(crate) fn next_block(&mut self, pool: &Pool) -> Box<Pooled> {
+        self.block.end = self.tally;
+        self.made.add(&self.block.operations);
+        self.ages = Ages::new(self.tally.ordinal);
+        self.places.reset();
+        self.callers.reset();
+        let next = Box::new(pool.follower(&self.block, self.tally));
+        std::mem::replace(&mut self.block, next)
     }
 
     /// Notes that a block has ended for good.
@@ -57,8 +85,15 @@ impl Track {
     #[inline]
     pub(crate) fn leave(&mut self, address: u64, block: &Block) {
         self.refer(address, block);
-        self.block.freed.push(address);
-        self.block.freed_usable.push(block.size.wrapping_add(block.slack));
+        self.places.freed(address, block.size.wrapping_add(block.slack));
+    }
+
+    /// Writes where a new block is.
+    #[inline]
+    fn place(&mut self, event: &Event) {
+        let usable = event.size.wrapping_add(event.slack);
+        let codes = &mut self.block.addresses;
+        self.places.code(event.address, usable, |code| codes.push(code));
     }
 
     #[inline]
@@ -73,7 +108,7 @@ impl Track {
     fn displaced(&mut self, address: u64, block: &Block) {
         let age = self.tally.ordinal.wrapping_sub(1).wrapping_sub(block.ordinal);
         let item = self.block.items() as u64;
-        self.block.faults.push((item, age));
+        self.block.faults.extend([item, age]);
         self.describe(address, block);
         self.ended(block);
         self.tally.order_faults += 1;
@@ -82,19 +117,26 @@ impl Track {
     /// Writes what all items have.
     #[inline]
     pub(crate) fn item(&mut self, operation: Operation, thread: u32, time: u64) {
-        let block = &mut self.block;
-        if block.operations.is_empty() {
-            block.first_time = time;
-        }
-        block.last_time = time;
+        let block = &mut **self.block;
+        let item = block.items();
         block.operations.push(operation.0);
-        block.threads.push(u64::from(thread));
-        block.times.push(time);
+        block.threads.item(item, u64::from(thread));
+        block.times.item(item, time);
+    }
+
+    /// Writes an event.
+    #[inline]
+    pub(crate) fn event(&mut self, family: &mut Family, process: u32, event: &Event) {
+        let operation = self.apply(family, process, event);
+        let code = self.callers.code(event.caller, &mut self.block.caller_names);
+        self.block.callers.push(code);
+        self.item(operation, event.thread, event.time);
+        self.tally.event(event.call, event.thread);
     }
 
     /// Does what an event does; gives its operation.
     #[inline]
-    pub(crate) fn apply(&mut self, family: &mut Family, process: u32, event: &Event) -> Operation {
+    fn apply(&mut self, family: &mut Family, process: u32, event: &Event) -> Operation {
         if event.call.is_release() {
             free(family, process, self, event)
         } else if event.call.is_reallocation() {
@@ -129,7 +171,7 @@ fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event)
         track.block.aligns.push(event.align);
     }
     if !failed {
-        track.block.addresses.push(event.address);
+        track.place(event);
         born(family, process, track, event);
     }
     Operation::allocate(event.call, failed, aligned)
@@ -138,14 +180,11 @@ fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event)
 /// The block of an event is born at its address.
 #[inline]
 fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
-    track.block.slacks.push(event.slack);
-    let block = Block {
-        ordinal: track.tally.ordinal,
-        birth: track.tally.events,
-        size: event.size,
-        slack: event.slack,
-    };
+    let code = track.places.slack_code(event.size, event.slack);
+    track.block.slacks.push(code);
+    let block = Block { ordinal: track.tally.ordinal, size: event.size, slack: event.slack };
     put(family, process, track, event.address, block);
+    track.regions.look(event.address, event.size.wrapping_add(event.slack));
     track.tally.born(event.size);
 }
 
@@ -169,7 +208,7 @@ fn reallocate(family: &mut Family, process: u32, track: &mut Track, event: &Even
         track.block.sizes.push(event.size);
     }
     if outcome == Outcome::Moved {
-        track.block.addresses.push(event.address);
+        track.place(event);
     }
     if matches!(outcome, Outcome::InPlace | Outcome::Moved) {
         born(family, process, track, event);

@@ -1,7 +1,6 @@
 //! Events in, columns out: resolves every address against the live set and counts as it goes.
 
 use crate::Error;
-use crate::age::Ages;
 use crate::block::BLOCK_ITEMS;
 use crate::event::{
     Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
@@ -15,6 +14,9 @@ use crate::operation::Operation;
 use crate::pool::Pool;
 use crate::tally::Tally;
 use crate::track::Track;
+
+/// Events whose blocks are fetched together.
+const BATCH: usize = 32;
 
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
@@ -63,6 +65,7 @@ pub struct Writer<S: BlockSink> {
     family: Family,
     tracks: Vec<Option<Box<Track>>>,
     keyframe_events: u64,
+    /// Events and early releases that make a block full at present.
     block_items: usize,
     pool: Pool,
     /// Events and order faults of the processes that have ended.
@@ -110,7 +113,13 @@ impl<S: BlockSink> Writer<S> {
         let inherited = self.family.start(point)?;
         let number = self.tracks.len() as u32;
         let tally = Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
-        self.tracks.push(Some(Box::new(Track::new(tally, &self.pool))));
+        let mut track = Box::new(Track::new(tally, &self.pool));
+        if let (Some(_), Some(parent)) = (point, start.parent)
+            && let Ok(parent) = self::track(&mut self.tracks, parent)
+        {
+            track.regions.inherit(&parent.regions);
+        }
+        self.tracks.push(Some(track));
         self.send(number, Content::Start(start.clone(), inherited))?;
         Ok(ProcessNumber(number))
     }
@@ -141,15 +150,23 @@ impl<S: BlockSink> Writer<S> {
     #[inline]
     pub fn event(&mut self, process: ProcessNumber, event: &Event) -> Result<u64, Error> {
         let track = track(&mut self.tracks, process)?;
-        let operation = track.apply(&mut self.family, process.0, event);
-        track.block.callers.push(event.caller);
-        track.item(operation, event.thread, event.time);
         let index = track.tally.events;
-        track.tally.event(event.call, event.thread);
+        track.event(&mut self.family, process.0, event);
         if track.block.items() >= self.block_items {
             self.flush_process(process)?;
         }
         Ok(index)
+    }
+
+    /// Writes the next events of a process, which is quicker than one by one.
+    pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
+        for batch in events.chunks(BATCH) {
+            self.family.fetch(process.0, batch.iter().flat_map(|e| [e.address, e.old]));
+            for event in batch {
+                self.event(process, event)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes that a reallocation by `thread` has given `address` up; its event comes later from
@@ -194,7 +211,17 @@ impl<S: BlockSink> Writer<S> {
     pub fn sample(&mut self, process: ProcessNumber, sample: &Sample) -> Result<(), Error> {
         let track = track(&mut self.tracks, process)?;
         track.notes.sample((track.tally.events, track.tally.items), sample);
+        track.regions.learn(&sample.vmas);
+        track.keyframe_unsampled = false;
         self.send_full_notes(process)
+    }
+
+    /// Whether a sample of a process would tell more than the last one: a keyframe was made since, or
+    /// a block was born outside of the writable mappings that it listed. A forked child begins with
+    /// what is known of its parent.
+    pub fn wants_sample(&self, process: ProcessNumber) -> bool {
+        let track = self.tracks.get(process.0 as usize).and_then(Option::as_deref);
+        track.is_some_and(|track| track.keyframe_unsampled || track.regions.are_outgrown())
     }
 
     fn send_full_notes(&mut self, process: ProcessNumber) -> Result<(), Error> {
@@ -242,10 +269,7 @@ impl<S: BlockSink> Writer<S> {
     fn flush_process(&mut self, process: ProcessNumber) -> Result<(), Error> {
         let track = track(&mut self.tracks, process)?;
         let notes = std::mem::take(&mut track.notes);
-        track.block.end = track.tally;
-        let next = Box::new(self.pool.follower(&track.block, track.tally));
-        track.ages = Ages::new(track.tally.ordinal);
-        let block = std::mem::replace(&mut track.block, next);
+        let block = track.next_block(&self.pool);
         let due = track.tally.events - track.last_keyframe.events >= self.keyframe_events;
         let keyframe = if due { self.keyframe(process)? } else { None };
         if !notes.is_empty() {
@@ -264,14 +288,16 @@ impl<S: BlockSink> Writer<S> {
     fn keyframe(&mut self, process: ProcessNumber) -> Result<Option<RawKeyframe>, Error> {
         let track = track(&mut self.tracks, process)?;
         let Some(heap) = self.family.heap(process.0) else { return Ok(None) };
-        let since = track.last_keyframe.ordinal;
-        track.last_keyframe = track.tally;
+        let since = std::mem::replace(&mut track.last_keyframe, track.tally);
+        let made = std::mem::take(&mut track.made);
+        track.keyframe_unsampled = true;
         let pending = heap.pending.iter();
         let pending: Vec<_> = pending.map(|(&t, p)| (t, p.address, p.block)).collect();
         let waiting = pending.iter().filter_map(|&(_, address, block)| Some((address, block?)));
-        let born = heap.live.iter().chain(waiting).filter(|(_, b)| b.ordinal >= since).collect();
+        let born =
+            heap.live.iter().chain(waiting).filter(|(_, b)| b.ordinal >= since.ordinal).collect();
         let ended = std::mem::take(&mut track.ended);
-        Ok(Some(RawKeyframe { at: track.tally, born, ended, pending }))
+        Ok(Some(RawKeyframe { at: track.tally, since, made, born, ended, pending }))
     }
 
     /// Counts so far: events and order faults of all processes.

@@ -9,3 +9,4 @@ mod model;
 mod reseal;
 mod round_trip;
 mod story;
+mod wanted;

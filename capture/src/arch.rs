@@ -65,81 +65,71 @@ pub fn relax() {
     core::hint::spin_loop();
 }
 
-// Two thread-local words in the initial-exec model: no call, no allocation, valid in every thread
-// from its first instruction on. (`thread_local!` in a shared library is the dynamic model, which
-// may allocate.)
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 8",
-    ".hidden heaptape_thread",
-    ".globl heaptape_thread",
-    ".type heaptape_thread, @object",
-    ".size heaptape_thread, 8",
-    "heaptape_thread: .zero 8",
-    ".hidden heaptape_fork",
-    ".globl heaptape_fork",
-    ".type heaptape_fork, @object",
-    ".size heaptape_fork, 8",
-    "heaptape_fork: .zero 8",
-    ".popsection",
+/// A thread-local word in the initial-exec model: no call, no allocation, valid in every thread from
+/// its first instruction on. (`thread_local!` in a shared library is the dynamic model, which may
+/// allocate.)
+macro_rules! thread_local_word {
+    ($symbol:literal, $(#[$about:meta])* $get:ident, $set:ident) => {
+        global_asm!(
+            ".pushsection .tbss,\"awT\",@nobits",
+            ".balign 8",
+            concat!(".hidden ", $symbol),
+            concat!(".globl ", $symbol),
+            concat!(".type ", $symbol, ", @object"),
+            concat!(".size ", $symbol, ", 8"),
+            concat!($symbol, ": .zero 8"),
+            ".popsection",
+        );
+
+        $(#[$about])*
+        #[inline(always)]
+        pub fn $get() -> usize {
+            let word: usize;
+            // SAFETY: reads the thread's own word.
+            unsafe {
+                asm!(
+                    concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                    "mov {0}, qword ptr fs:[{0}]",
+                    out(reg) word,
+                    options(nostack, readonly, preserves_flags),
+                );
+            }
+            word
+        }
+
+        /// Sets that word.
+        pub fn $set(word: usize) {
+            // SAFETY: writes the thread's own word.
+            unsafe {
+                asm!(
+                    concat!("mov {1}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                    "mov qword ptr fs:[{1}], {0}",
+                    in(reg) word, out(reg) _,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+    };
+}
+
+thread_local_word!(
+    "heaptape_thread",
+    /// The thread's [`crate::thread::ThreadSlot`], or null.
+    thread_word,
+    set_thread_word
 );
-
-/// The thread's first word: its [`crate::thread::ThreadSlot`], or null.
-#[inline(always)]
-pub fn thread_word() -> usize {
-    let word: usize;
-    // SAFETY: reads the thread's own word.
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + heaptape_thread@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) word,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    word
-}
-
-/// Sets the thread's first word.
-pub fn set_thread_word(word: usize) {
-    // SAFETY: writes the thread's own word.
-    unsafe {
-        asm!(
-            "mov {1}, qword ptr [rip + heaptape_thread@GOTTPOFF]",
-            "mov qword ptr fs:[{1}], {0}",
-            in(reg) word, out(reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
-}
-
-/// The thread's second word: the number of the fork it is in, or 0.
-pub fn fork_word() -> usize {
-    let word: usize;
-    // SAFETY: reads the thread's own word.
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + heaptape_fork@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) word,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    word
-}
-
-/// Sets the thread's second word.
-pub fn set_fork_word(word: usize) {
-    // SAFETY: writes the thread's own word.
-    unsafe {
-        asm!(
-            "mov {1}, qword ptr [rip + heaptape_fork@GOTTPOFF]",
-            "mov qword ptr fs:[{1}], {0}",
-            in(reg) word, out(reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
-}
+thread_local_word!(
+    "heaptape_fork",
+    /// The number of the fork that the thread is in, or 0.
+    fork_word,
+    set_fork_word
+);
+thread_local_word!(
+    "heaptape_asking",
+    /// 1 while the thread asks an allocator for a block's size.
+    asking_word,
+    set_asking_word
+);
 
 /// Defines an exported function that hands its arguments and its caller's address on to `$entry`,
 /// which takes the caller as one argument more. The stack is as the caller left it, so unwinders see
@@ -179,10 +169,11 @@ macro_rules! with_caller {
 }
 
 /// Defines an exported `operator new`: `$entry` tries (with the caller in the fourth argument), and
-/// only when it has no memory does the next `operator new`, which `$next` finds, run in our place,
-/// with the same arguments and the same stack; it calls the new-handler and throws.
+/// only when it has no memory is the next `operator new`, which `$next` finds, called with the same
+/// arguments; it calls the new-handler and throws, through this frame. What it returns goes through
+/// `$made`.
 macro_rules! operator_new {
-    ($name:ident, $entry:path, $next:path) => {
+    ($name:ident, $entry:path, $next:path, $made:path) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
@@ -212,10 +203,18 @@ macro_rules! operator_new {
                 "pop rsi",
                 "pop rdi",
                 ".cfi_adjust_cfa_offset -24",
-                "jmp rax",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "call rax",
+                "mov rdi, rax",
+                "call {made}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
                 ".cfi_endproc",
                 entry = sym $entry,
                 next = sym $next,
+                made = sym $made,
             )
         }
     };

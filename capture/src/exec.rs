@@ -54,10 +54,8 @@ pub unsafe fn remember(environment: List) {
         let Some(session) = variable(environment, SESSION_VARIABLE) else { return };
         let Some(preload) = variable(environment, PRELOAD) else { return };
         // Ours stands first, or the user put it elsewhere: the part with our file's name.
-        let ours = preload
-            .to_bytes()
-            .split(|&b| b == b':' || b == b' ')
-            .find(|part| part.windows(FILE.len()).any(|w| w == FILE));
+        let ours =
+            parts(preload.to_bytes()).find(|part| part.windows(FILE.len()).any(|w| w == FILE));
         let Some(ours) = ours else { return };
         keep(0, SESSION_VARIABLE, session.to_bytes(), &OWN.session);
         keep(1, PRELOAD, ours, &OWN.preload);
@@ -168,9 +166,8 @@ impl Environment {
             let has_session = variable(given, SESSION_VARIABLE)
                 .is_some_and(|value| value.to_bytes() == own_session);
             let present = variable(given, PRELOAD).map(CStr::to_bytes).unwrap_or_default();
-            let has_preload =
-                present.split(|&b| b == b':' || b == b' ').any(|part| part == own_preload);
-            if has_session && has_preload {
+            let is_first = parts(present).next() == Some(own_preload);
+            if has_session && is_first {
                 return given;
             }
             let mut count = 0;
@@ -187,26 +184,34 @@ impl Environment {
                 }
             }
             self.scratch.push(session);
-            let with_theirs =
-                if has_preload { self.join(present, &[]) } else { self.join(own_preload, present) };
-            self.scratch.push(if with_theirs { self.value.as_ptr().cast() } else { preload });
+            if !self.join(own_preload, present) {
+                return given;
+            }
+            self.scratch.push(self.value.as_ptr().cast());
             self.scratch.list()
         }
     }
 
-    /// Writes `LD_PRELOAD=first:second` into the buffer, if it fits.
-    fn join(&mut self, first: &[u8], second: &[u8]) -> bool {
-        let colon: &[u8] = if second.is_empty() { b"" } else { b":" };
-        if PRELOAD.len() + 1 + first.len() + 1 + second.len() >= LONG_VALUE {
-            return false;
+    /// Writes `LD_PRELOAD=ours:theirs` into the buffer, if it fits. Whatever the program put before ours
+    /// comes behind it: an allocator in front would keep every call from it.
+    fn join(&mut self, ours: &[u8], theirs: &[u8]) -> bool {
+        let theirs = parts(theirs).filter(|part| *part != ours);
+        let words = [PRELOAD.as_bytes(), b"=", ours].into_iter();
+        let words = words.chain(theirs.flat_map(|part| [&b":"[..], part]));
+        let mut length = 0;
+        for word in words {
+            let Some(to) = self.value.get_mut(length..length + word.len()) else { return false };
+            to.copy_from_slice(word);
+            length += word.len();
         }
-        let parts = [PRELOAD.as_bytes(), b"=", first, colon, second];
-        let bytes = parts.iter().flat_map(|part| part.iter().copied());
-        for (to, from) in self.value.iter_mut().zip(bytes) {
-            *to = from;
-        }
-        true
+        // The buffer was zero, and one byte of it must still be.
+        length < LONG_VALUE
     }
+}
+
+/// The files that a value of `LD_PRELOAD` names.
+fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b':' || b == b' ').filter(|part| !part.is_empty())
 }
 
 /// # Safety

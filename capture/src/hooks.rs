@@ -9,8 +9,8 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
-use crate::next::{ENOMEM, early_size, is_early, next, set_errno};
-use crate::thread;
+use crate::next::{ENOMEM, Late, UsableSize, early_size, is_early, next, set_errno};
+use crate::{operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
 with_caller!(calloc, 2, calloc_entry);
@@ -26,26 +26,33 @@ with_caller!(posix_memalign, 3, posix_memalign_entry);
 with_caller!(valloc, 1, valloc_entry);
 with_caller!(pvalloc, 1, pvalloc_entry);
 
-/// What a block got beyond what was asked for.
+/// What a block got beyond what was asked for, as the library that it is from says.
 #[inline(always)]
-fn slack(block: *mut u8, size: usize) -> u64 {
+pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: a live block of the next allocator.
-    unsafe { (next().usable_size)(block) }.saturating_sub(size) as u64
+    // SAFETY: a live block of the library that is asked.
+    unsafe { ask(block) }.saturating_sub(size) as u64
 }
 
 /// Writes an allocation down.
 #[inline(always)]
-pub fn record(call: Call, block: *mut u8, size: usize, align: usize, caller: usize) {
+pub fn record(
+    call: Call,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+    caller: usize,
+    ask: UsableSize,
+) {
     // (A block that was handed out during the look-up comes before there is anything to write to.)
     thread::allocation(
         call,
         &Allocation {
             address: block as u64,
             size: size as u64,
-            slack: slack(block, size),
+            slack: slack(block, size, ask),
             align: align as u64,
             caller: caller as u64,
         },
@@ -55,14 +62,14 @@ pub fn record(call: Call, block: *mut u8, size: usize, align: usize, caller: usi
 unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().malloc)(size) };
-    record(Call::Malloc, block, size, 0, caller);
+    record(Call::Malloc, block, size, 0, caller, next().sizes.malloc);
     block
 }
 
 unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().calloc)(count, size) };
-    record(Call::Calloc, block, count.saturating_mul(size), 0, caller);
+    record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc);
     block
 }
 
@@ -70,12 +77,22 @@ unsafe extern "C" fn realloc_entry(old: *mut u8, size: usize, caller: usize) -> 
     reallocate(Call::Realloc, old, size, caller)
 }
 
+/// libc's, which calls the program's own `realloc` where there is one.
+static REALLOCARRAY: Late = Late::new(c"reallocarray");
+
 unsafe extern "C" fn reallocarray_entry(
     old: *mut u8,
     count: usize,
     size: usize,
     caller: usize,
 ) -> *mut u8 {
+    if operators::are_bypassed()
+        && let found @ 1.. = REALLOCARRAY.address()
+    {
+        type Reallocarray = unsafe extern "C" fn(*mut u8, usize, usize) -> *mut u8;
+        // SAFETY: the type of reallocarray; forwarded as the program asked.
+        return unsafe { core::mem::transmute::<usize, Reallocarray>(found)(old, count, size) };
+    }
     // libc's own would call `realloc`, and that would be a second event.
     match count.checked_mul(size) {
         Some(size) => reallocate(Call::Reallocarray, old, size, caller),
@@ -118,7 +135,7 @@ fn record_reallocation(
     let a = Allocation {
         address: block as u64,
         size: size as u64,
-        slack: slack(block, size),
+        slack: slack(block, size, next().sizes.malloc),
         align: 0,
         caller: caller as u64,
     };
@@ -174,14 +191,14 @@ pub fn release(call: Call, block: *mut u8, caller: usize) {
 unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().memalign)(align, size) };
-    record(Call::Memalign, block, size, align, caller);
+    record(Call::Memalign, block, size, align, caller, next().sizes.memalign);
     block
 }
 
 unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().aligned_alloc)(align, size) };
-    record(Call::AlignedAlloc, block, size, align, caller);
+    record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc);
     block
 }
 
@@ -196,21 +213,21 @@ unsafe extern "C" fn posix_memalign_entry(
         let error = (next().posix_memalign)(out, align, size);
         (error, if error == 0 { *out } else { core::ptr::null_mut() })
     };
-    record(Call::PosixMemalign, block, size, align, caller);
+    record(Call::PosixMemalign, block, size, align, caller, next().sizes.posix_memalign);
     error
 }
 
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().valloc)(size) };
-    record(Call::Valloc, block, size, 0, caller);
+    record(Call::Valloc, block, size, 0, caller, next().sizes.valloc);
     block
 }
 
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().pvalloc)(size) };
-    record(Call::Pvalloc, block, size, 0, caller);
+    record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc);
     block
 }
 

@@ -25,6 +25,7 @@ mod marks;
 mod modules;
 mod next;
 mod operators;
+mod owner;
 mod thread;
 
 #[panic_handler]

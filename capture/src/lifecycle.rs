@@ -447,7 +447,12 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
             .map(|i| *argv.add(i))
             .take_while(|arg| !arg.is_null())
             .flat_map(|arg| CStr::from_ptr(arg).to_bytes_with_nul().iter().copied());
-        arena().slot(STATE.slot.load(Ordering::Relaxed) as usize).set_command(command);
+        let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
+        slot.set_command(command);
+        if let Some((gap, module)) = next::gap() {
+            let path = module.as_ref().map_or(&[][..], |module| module.path());
+            slot.set_gap(gap, path.iter().copied());
+        }
         let mut at = envp;
         while !at.is_null() && !(*at).is_null() {
             let entry = CStr::from_ptr(*at).to_bytes();

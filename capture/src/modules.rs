@@ -14,34 +14,34 @@ use crate::thread;
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
-struct Info {
-    bias: usize,
-    name: *const c_char,
-    headers: *const Header,
-    count: u16,
+pub struct Info {
+    pub bias: usize,
+    pub name: *const c_char,
+    pub headers: *const Header,
+    pub count: u16,
     added: u64,
     removed: u64,
 }
 
 /// `Elf64_Phdr` of <elf.h>.
 #[repr(C)]
-struct Header {
-    kind: u32,
+pub struct Header {
+    pub kind: u32,
     flags: u32,
     offset: u64,
-    address: u64,
+    pub address: u64,
     physical: u64,
     file_size: u64,
-    memory_size: u64,
+    pub memory_size: u64,
     align: u64,
 }
 
-const PT_LOAD: u32 = 1;
+pub const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const BUILD_ID_BYTES: usize = 20;
 
 unsafe extern "C" {
-    fn dl_iterate_phdr(
+    pub fn dl_iterate_phdr(
         visit: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
         data: *mut c_void,
     ) -> c_int;

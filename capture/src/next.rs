@@ -8,6 +8,10 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heaptape_wire::process::Gap;
+
+use crate::owner;
+
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn __errno_location() -> *mut c_int;
@@ -38,7 +42,21 @@ pub struct Next {
     pub valloc: Malloc,
     pub pvalloc: Malloc,
     pub posix_memalign: PosixMemalign,
+    /// `malloc_usable_size`, as the program calls it.
     pub usable_size: UsableSize,
+    /// What a block of each function has, as we ask; 0 bytes where that can't be told.
+    pub sizes: Sizes,
+}
+
+/// What tells how large a block is: of `malloc`, `calloc`, `realloc` and `operator new`, and of the
+/// rarer functions, which may be of another library than these.
+pub struct Sizes {
+    pub malloc: UsableSize,
+    pub memalign: UsableSize,
+    pub aligned_alloc: UsableSize,
+    pub valloc: UsableSize,
+    pub pvalloc: UsableSize,
+    pub posix_memalign: UsableSize,
 }
 
 struct Table(UnsafeCell<Next>);
@@ -57,6 +75,14 @@ static NEXT: Table = Table(UnsafeCell::new(Next {
     pvalloc: first_malloc,
     posix_memalign: first_posix_memalign,
     usable_size: first_usable_size,
+    sizes: Sizes {
+        malloc: size_unknown,
+        memalign: size_unknown,
+        aligned_alloc: size_unknown,
+        valloc: size_unknown,
+        pvalloc: size_unknown,
+        posix_memalign: size_unknown,
+    },
 }));
 
 /// The next allocator's functions.
@@ -103,9 +129,59 @@ pub fn look_up() -> bool {
     find!(pvalloc, c"pvalloc", Malloc);
     find!(posix_memalign, c"posix_memalign", PosixMemalign);
     find!(usable_size, c"malloc_usable_size", UsableSize);
+    // SAFETY: as above; every field but this one is known now.
+    unsafe { (*table).sizes = sizes(&*table) };
     crate::operators::look_around();
+    crate::mappings::look_up();
     STATE.store(KNOWN, Ordering::Release);
     true
+}
+
+/// Who is asked for the sizes of the blocks of each function.
+///
+/// An allocator may lack some functions, and libc's serves those: each block's size is asked of the
+/// library that it is from. A `malloc` whose library has no `malloc_usable_size` may put a header
+/// before its blocks, so that nobody else's may be asked.
+fn sizes(next: &Next) -> Sizes {
+    let libc = owner::libc();
+    let of_libc = |function: usize| libc.is_some_and(|libc| libc.holds(function));
+    let own = owner::module_of(next.malloc as usize);
+    let own = own.filter(|own| own.holds(next.usable_size as usize));
+    let size: UsableSize = match own {
+        None => size_unknown,
+        Some(_) if of_libc(next.malloc as usize) => next.usable_size,
+        Some(_) => crate::thread::ask_size,
+    };
+    let other: UsableSize = match symbol_of(c"libc.so.6", c"malloc_usable_size") {
+        0 => size_unknown,
+        // SAFETY: the type of this function.
+        found => unsafe { core::mem::transmute::<usize, UsableSize>(found) },
+    };
+    let of = |function: usize| match own {
+        Some(own) if own.holds(function) => size,
+        _ if of_libc(function) => other,
+        _ => size_unknown,
+    };
+    Sizes {
+        malloc: size,
+        memalign: of(next.memalign as usize),
+        aligned_alloc: of(next.aligned_alloc as usize),
+        valloc: of(next.valloc as usize),
+        pvalloc: of(next.pvalloc as usize),
+        posix_memalign: of(next.posix_memalign as usize),
+    }
+}
+
+/// Why calls may pass this library by, and the module that makes them, if there is a reason.
+pub fn gap() -> Option<(Gap, Option<owner::Module>)> {
+    if let Some(other) = owner::earlier(c"malloc") {
+        return Some((Gap::OtherFirst, owner::module_of(other)));
+    }
+    if let Some(tool) = owner::replacing_tool() {
+        return Some((Gap::Replaced, Some(tool)));
+    }
+    let is_known = next().sizes.malloc as usize != size_unknown as *const () as usize;
+    (!is_known).then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
 }
 
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
@@ -220,6 +296,11 @@ fn early(size: usize) -> *mut u8 {
 pub fn early_size(block: *mut u8) -> usize {
     // SAFETY: `early` wrote it there.
     unsafe { block.sub(16).cast::<usize>().read() }
+}
+
+/// The size of a block whose allocator can't be asked.
+unsafe extern "C" fn size_unknown(_: *mut u8) -> usize {
+    0
 }
 
 type Missing = unsafe extern "C" fn() -> usize;

@@ -13,9 +13,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use heaptape_wire::event::Call;
 
 use crate::arch::{operator_new, with_caller};
-use crate::hooks::{record, release};
-use crate::next::{self, Late, next, symbol_of};
-use crate::thread;
+use crate::hooks::{record, release, slack};
+use crate::next::{Late, UsableSize, next, symbol_of};
+use crate::owner;
+use crate::thread::{self, OPERATOR_BYTES};
 
 /// Forms of the operators that are made of one another.
 struct Family {
@@ -29,8 +30,8 @@ impl Family {
     }
 
     fn look_around(&self) {
-        let is_foreign = |name: &&CStr| !is_ours(next::global(name));
-        let replaced = self.names.iter().any(is_foreign);
+        let is_foreign = |name: &&CStr| owner::earlier(name).is_some();
+        let replaced = are_bypassed() || self.names.iter().any(is_foreign);
         self.replaced.store(u32::from(replaced), Ordering::Relaxed);
     }
 }
@@ -67,48 +68,61 @@ static ALIGNED: Family = Family {
     ],
 };
 
+/// Whether the program's `malloc` or `free` is not ours: then the C++ library's operators call those,
+/// and ours step aside.
+static BYPASSED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the operators step aside.
+pub fn are_bypassed() -> bool {
+    BYPASSED.load(Ordering::Relaxed) != 0
+}
+
 /// Finds out which operators the program has replaced. Not for hooks.
 pub fn look_around() {
+    let is_bypassed = [c"malloc", c"free"].iter().any(|name| owner::earlier(name).is_some());
+    BYPASSED.store(u32::from(is_bypassed), Ordering::Relaxed);
     PLAIN.look_around();
     ALIGNED.look_around();
 }
 
-/// Whether an address lies in this library.
-fn is_ours(address: usize) -> bool {
-    unsafe extern "C" {
-        // The linker's names for the two ends of this library.
-        static __ehdr_start: u8;
-        static _end: u8;
-    }
-    (&raw const __ehdr_start as usize..&raw const _end as usize).contains(&address)
-}
-
-fn allocate_plain(size: usize, _: usize) -> *mut u8 {
+/// What the plain forms ask for.
+fn make_plain(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: an allocation like any other; `new` of nothing is a block, too.
-    unsafe { (next().malloc)(size.max(1)) }
+    let block = unsafe { (next().malloc)(size.max(1)) };
+    made(block, size, 0, caller, next().sizes.malloc)
 }
 
-fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
+/// What the aligned forms ask for.
+fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
     let whole = size.max(1).checked_next_multiple_of(align.max(1)).unwrap_or(usize::MAX);
     // SAFETY: as above.
-    unsafe { (next().aligned_alloc)(align, whole) }
+    let block = unsafe { (next().aligned_alloc)(align, whole) };
+    made(block, size, align, caller, next().sizes.aligned_alloc)
 }
 
-/// The base forms. A failure is recorded once it is final (see [`thread::enter_new`]).
+/// A failure is recorded once it is final (see [`thread::enter_new`]).
+fn made(block: *mut u8, size: usize, align: usize, caller: usize, ask: UsableSize) -> *mut u8 {
+    if !block.is_null() {
+        record(Call::New, block, size, align, caller, ask);
+    }
+    block
+}
+
+/// Leaves everything to the real operator.
+const ASIDE: *mut u8 = core::ptr::null_mut();
+
+/// The base forms.
 unsafe extern "C" fn plain(size: usize, _: usize, _: usize, caller: usize) -> *mut u8 {
-    made(allocate_plain(size, 0), size, 0, caller)
+    if are_bypassed() { ASIDE } else { make_plain(size, caller) }
 }
 
 unsafe extern "C" fn aligned(size: usize, align: usize, _: usize, caller: usize) -> *mut u8 {
-    made(allocate_aligned(size, align), size, align, caller)
+    if are_bypassed() { ASIDE } else { make_aligned(size, align, caller) }
 }
 
-/// The forms made of a base form: where that is replaced, they leave everything to the real one.
+/// The forms made of a base form: where that is replaced, they step aside.
 unsafe extern "C" fn made_of_plain(size: usize, _: usize, _: usize, caller: usize) -> *mut u8 {
-    match PLAIN.is_replaced() {
-        true => core::ptr::null_mut(),
-        false => made(allocate_plain(size, 0), size, 0, caller),
-    }
+    if PLAIN.is_replaced() { ASIDE } else { make_plain(size, caller) }
 }
 
 unsafe extern "C" fn made_of_aligned(
@@ -117,17 +131,7 @@ unsafe extern "C" fn made_of_aligned(
     _: usize,
     caller: usize,
 ) -> *mut u8 {
-    match ALIGNED.is_replaced() {
-        true => core::ptr::null_mut(),
-        false => made(allocate_aligned(size, align), size, align, caller),
-    }
-}
-
-fn made(block: *mut u8, size: usize, align: usize, caller: usize) -> *mut u8 {
-    if !block.is_null() {
-        record(Call::New, block, size, align, caller);
-    }
-    block
+    if ALIGNED.is_replaced() { ASIDE } else { make_aligned(size, align, caller) }
 }
 
 /// The next operator of a form; 0 when there is none.
@@ -147,9 +151,26 @@ fn real_new(operator: &Late, family: &Family, size: usize, align: usize, caller:
     }
     if !family.is_replaced() {
         find_exception_maker();
-        thread::enter_new(address, size, align, caller);
+        thread::enter_new(code_of(address), size, align, caller);
     }
     address
+}
+
+/// Where the calls of an operator come from: one of the C++ library's is a small function, one of the
+/// allocator's own may call `malloc` from anywhere in there.
+fn code_of(operator: usize) -> (usize, usize) {
+    let allocator = owner::module_of(next().malloc as usize);
+    match allocator.filter(|allocator| allocator.holds(operator)) {
+        Some(allocator) => allocator.extent(),
+        None => (operator, OPERATOR_BYTES),
+    }
+}
+
+/// The real `operator new` has returned. One that is not the C++ library's may have made the block, or
+/// given up, without a call that we see.
+unsafe extern "C" fn after_real(block: *mut u8) -> *mut u8 {
+    thread::leave_new(block as u64, |size| slack(block, size, next().sizes.malloc));
+    block
 }
 
 /// Memory is short already, so the look-up costs nothing that matters.
@@ -177,7 +198,7 @@ macro_rules! new {
             let align = if core::ptr::eq(&$family, &ALIGNED) { align } else { 0 };
             real_new(&REAL, &$family, size, align, caller)
         }
-        operator_new!($name, $entry, $next);
+        operator_new!($name, $entry, $next, after_real);
     };
 }
 
@@ -202,23 +223,13 @@ new!(
     next_7
 );
 
-unsafe extern "C" fn delete(block: *mut u8, caller: usize) {
-    release(Call::Delete, block, caller);
-}
-
-with_caller!(_ZdlPv, 1, delete);
-with_caller!(_ZdlPvSt11align_val_t, 2, delete_aligned);
-
-unsafe extern "C" fn delete_aligned(block: *mut u8, _: usize, caller: usize) {
-    release(Call::Delete, block, caller);
-}
-
-/// An exported `operator delete` that is made of another: where that is replaced, the real one runs.
+/// An exported `operator delete`. Where `$aside` says so (a base form: the program has a `free` of its
+/// own; another: the form that it is made of is replaced), the real one runs.
 macro_rules! delete {
-    ($name:ident, $count:tt, $symbol:literal, $family:expr, $entry:ident, ($($rest:ident),*)) => {
+    ($name:ident, $count:tt, $symbol:literal, $aside:expr, $entry:ident, ($($rest:ident),*)) => {
         unsafe extern "C" fn $entry(block: *mut u8, $($rest: usize,)* caller: usize) {
             static REAL: Late = Late::new($symbol);
-            if $family.is_replaced() {
+            if $aside {
                 let address = real(&REAL);
                 if address != 0 {
                     // SAFETY: the next operator of this name takes these arguments.
@@ -237,19 +248,35 @@ macro_rules! delete {
     (@word $rest:ident) => { usize };
 }
 
-delete!(_ZdaPv, 1, c"_ZdaPv", PLAIN, delete_0, ());
-delete!(_ZdlPvm, 2, c"_ZdlPvm", PLAIN, delete_1, (a));
-delete!(_ZdaPvm, 2, c"_ZdaPvm", PLAIN, delete_2, (a));
-delete!(_ZdlPvRKSt9nothrow_t, 2, c"_ZdlPvRKSt9nothrow_t", PLAIN, delete_3, (a));
-delete!(_ZdaPvRKSt9nothrow_t, 2, c"_ZdaPvRKSt9nothrow_t", PLAIN, delete_4, (a));
-delete!(_ZdaPvSt11align_val_t, 2, c"_ZdaPvSt11align_val_t", ALIGNED, delete_5, (a));
-delete!(_ZdlPvmSt11align_val_t, 3, c"_ZdlPvmSt11align_val_t", ALIGNED, delete_6, (a, b));
-delete!(_ZdaPvmSt11align_val_t, 3, c"_ZdaPvmSt11align_val_t", ALIGNED, delete_7, (a, b));
+delete!(_ZdlPv, 1, c"_ZdlPv", are_bypassed(), delete_base, ());
+delete!(_ZdlPvSt11align_val_t, 2, c"_ZdlPvSt11align_val_t", are_bypassed(), delete_aligned, (a));
+delete!(_ZdaPv, 1, c"_ZdaPv", PLAIN.is_replaced(), delete_0, ());
+delete!(_ZdlPvm, 2, c"_ZdlPvm", PLAIN.is_replaced(), delete_1, (a));
+delete!(_ZdaPvm, 2, c"_ZdaPvm", PLAIN.is_replaced(), delete_2, (a));
+delete!(_ZdlPvRKSt9nothrow_t, 2, c"_ZdlPvRKSt9nothrow_t", PLAIN.is_replaced(), delete_3, (a));
+delete!(_ZdaPvRKSt9nothrow_t, 2, c"_ZdaPvRKSt9nothrow_t", PLAIN.is_replaced(), delete_4, (a));
+delete!(_ZdaPvSt11align_val_t, 2, c"_ZdaPvSt11align_val_t", ALIGNED.is_replaced(), delete_5, (a));
+delete!(
+    _ZdlPvmSt11align_val_t,
+    3,
+    c"_ZdlPvmSt11align_val_t",
+    ALIGNED.is_replaced(),
+    delete_6,
+    (a, b)
+);
+delete!(
+    _ZdaPvmSt11align_val_t,
+    3,
+    c"_ZdaPvmSt11align_val_t",
+    ALIGNED.is_replaced(),
+    delete_7,
+    (a, b)
+);
 delete!(
     _ZdlPvSt11align_val_tRKSt9nothrow_t,
     3,
     c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    ALIGNED,
+    ALIGNED.is_replaced(),
     delete_8,
     (a, b)
 );
@@ -257,7 +284,7 @@ delete!(
     _ZdaPvSt11align_val_tRKSt9nothrow_t,
     3,
     c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
-    ALIGNED,
+    ALIGNED.is_replaced(),
     delete_9,
     (a, b)
 );

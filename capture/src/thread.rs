@@ -16,6 +16,7 @@ use heaptape_wire::note::{self, NoteKind};
 
 use crate::arch;
 use crate::lifecycle::{self, STATE};
+use crate::next::next;
 
 /// What a thread needs to write the next record.
 #[repr(C, align(64))]
@@ -41,18 +42,21 @@ pub struct ThreadSlot {
 /// success of a later try, or the failure once the exception is made.
 #[derive(Clone, Copy)]
 struct ShortOfMemory {
-    /// Start of the real operator; 0 while there is no such call.
+    /// Start of the real operator's code; 0 while there is no such call.
     operator: usize,
+    /// How far it reaches.
+    reach: usize,
     size: usize,
     align: usize,
     caller: usize,
 }
 
 impl ShortOfMemory {
-    const NONE: ShortOfMemory = ShortOfMemory { operator: 0, size: 0, align: 0, caller: 0 };
+    const NONE: ShortOfMemory =
+        ShortOfMemory { operator: 0, reach: 0, size: 0, align: 0, caller: 0 };
 
     fn is_caller(&self, caller: u64) -> bool {
-        (caller as usize).wrapping_sub(self.operator) < OPERATOR_BYTES
+        (caller as usize).wrapping_sub(self.operator) < self.reach
     }
 }
 
@@ -61,7 +65,7 @@ const ROOM_MARK: usize = 4;
 /// Room that an event needs at the most, with the record that moves the clock before it.
 const EVENT_BYTES: usize = (MAX_EVENT_WORDS + 1) * 8;
 /// Bytes of an operator in which its call of the allocator is looked for.
-const OPERATOR_BYTES: usize = 512;
+pub const OPERATOR_BYTES: usize = 512;
 
 /// How the process stamps its events: not at all while it has one thread.
 pub static STAMPING: AtomicU32 = AtomicU32::new(UNSTAMPED);
@@ -198,7 +202,7 @@ unsafe fn inside_new(slot: *mut ThreadSlot, call: Call, a: &Allocation, stamp: O
         let maker = EXCEPTION_MAKER.load(Ordering::Relaxed);
         if maker != 0 && (a.caller as usize).wrapping_sub(maker) < OPERATOR_BYTES {
             (*slot).short = ShortOfMemory::NONE;
-            failed_new(&short, stamp);
+            ended_new(&short, 0, 0, stamp);
         }
         // Room for one more event, which the failure may have taken.
         let slot = ready(EVENT_BYTES);
@@ -208,20 +212,34 @@ unsafe fn inside_new(slot: *mut ThreadSlot, call: Call, a: &Allocation, stamp: O
     }
 }
 
-fn failed_new(short: &ShortOfMemory, stamp: Option<u64>) {
+/// The real `operator new` has returned a block, or null where it may not throw. If no call was seen
+/// that ended it, this does.
+pub fn leave_new(block: u64, slack: impl FnOnce(usize) -> u64) {
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    if slot.is_null() {
+        return;
+    }
+    // SAFETY: the thread's own slot.
+    let short = unsafe { core::mem::replace(&mut (*slot).short, ShortOfMemory::NONE) };
+    if short.operator != 0 {
+        ended_new(&short, block, slack(short.size), stamp());
+    }
+}
+
+fn ended_new(short: &ShortOfMemory, address: u64, slack: u64, stamp: Option<u64>) {
     let slot = ready(EVENT_BYTES);
     if slot.is_null() {
         return;
     }
-    let failed = Allocation {
-        address: 0,
+    let done = Allocation {
+        address,
         size: short.size as u64,
-        slack: 0,
+        slack,
         align: short.align as u64,
         caller: short.caller as u64,
     };
     // SAFETY: `ready` gave the slot for the longest event.
-    unsafe { write(slot, |out| event::put_allocation(out, Call::New, &failed, stamp)) };
+    unsafe { write(slot, |out| event::put_allocation(out, Call::New, &done, stamp)) };
 }
 
 /// Start of the C++ runtime's function that makes an exception; 0 when it is not known, and failures
@@ -229,7 +247,9 @@ fn failed_new(short: &ShortOfMemory, stamp: Option<u64>) {
 pub static EXCEPTION_MAKER: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread is about to enter the real `operator new`, after a first try for its caller failed.
-pub fn enter_new(operator: usize, size: usize, align: usize, caller: usize) {
+///
+/// The operator's code is told by its start and its length.
+pub fn enter_new((operator, reach): (usize, usize), size: usize, align: usize, caller: usize) {
     let slot = ready(0);
     if slot.is_null() {
         return;
@@ -238,10 +258,35 @@ pub fn enter_new(operator: usize, size: usize, align: usize, caller: usize) {
     unsafe {
         let is_nested = (*slot).short.operator != 0 && (*slot).short.is_caller(caller as u64);
         (*slot).short = match is_nested {
-            true => ShortOfMemory { operator, ..(*slot).short },
-            false => ShortOfMemory { operator, size, align, caller },
+            true => ShortOfMemory { operator, reach, ..(*slot).short },
+            false => ShortOfMemory { operator, reach, size, align, caller },
         };
     }
+}
+
+/// The size of a block of an allocator that is not libc's. To tell it, the allocator may allocate (one
+/// makes an object for that at the first time): such calls come from our asking and are no events.
+pub unsafe extern "C" fn ask_size(block: *mut u8) -> usize {
+    if arch::asking_word() != 0 {
+        return 0;
+    }
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    arch::set_asking_word(1);
+    // SAFETY: the thread's own slot, full for the time of the question; a live block.
+    let size = unsafe {
+        if slot.is_null() {
+            (next().usable_size)(block)
+        } else {
+            let room = core::mem::replace(&mut (*slot).room, 0);
+            compiler_fence(Ordering::SeqCst);
+            let size = (next().usable_size)(block);
+            compiler_fence(Ordering::SeqCst);
+            (*slot).room = room;
+            size
+        }
+    };
+    arch::set_asking_word(0);
+    size
 }
 
 /// Records that a block is about to be given back.
@@ -325,6 +370,9 @@ pub fn note(kind: NoteKind, caller: usize, args: &[u64], text: &[u8]) {
 #[inline(never)]
 fn make_ready(bytes: usize) -> *mut ThreadSlot {
     const NOWHERE: *mut ThreadSlot = core::ptr::null_mut();
+    if arch::asking_word() != 0 {
+        return NOWHERE;
+    }
     if !lifecycle::is_recording() {
         return NOWHERE;
     }

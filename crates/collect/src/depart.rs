@@ -70,6 +70,7 @@ impl Recorder {
         process.finish(&mut self.tape, source, time)?;
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
+        self.name_gap(place)?;
         self.live.retain(|&i| i != place);
         self.forget_done();
         if self.arena.arena().slot(slot as usize).is_detached() {

@@ -20,6 +20,7 @@ mod depart;
 mod drain;
 mod error;
 mod exit;
+mod gaps;
 mod image;
 mod intents;
 mod launch;

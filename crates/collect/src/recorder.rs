@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::depart::count;
 use crate::drain::Source;
 use crate::exit::Exit;
+use crate::gaps::Files;
 use crate::intents::Intents;
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
@@ -49,6 +50,7 @@ pub(crate) struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) intents: Intents,
     pub(crate) strays: Strays,
+    pub(crate) files: Files,
     pub(crate) processes: Vec<Process>,
     /// Places in `processes` of those that run.
     pub(crate) live: Vec<usize>,
@@ -91,6 +93,7 @@ impl Recorder {
             tape,
             intents,
             strays: Strays::default(),
+            files: Files::default(),
             processes: Vec::new(),
             live: Vec::new(),
             by_slot: HashMap::new(),

@@ -12,6 +12,8 @@ pub const SLOT_BYTES: usize = 8 << 10;
 pub const THREADS: usize = 16384;
 /// Bytes of command line that a slot holds.
 pub const COMMAND_BYTES: usize = 5 << 10;
+/// Bytes of a module's path that a slot holds.
+pub const GAP_BYTES: usize = 256;
 
 const NONE: u64 = 0;
 const FREE: u64 = 1 << 32;
@@ -26,6 +28,20 @@ pub enum Origin {
     Exec = 1,
     /// The process is a copy of a covered one.
     Fork = 2,
+}
+
+/// Why calls of a process that runs the capture library may pass it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Gap {
+    /// Another `malloc` comes before the library's; the module is the one that defines it, or nothing
+    /// for the executable.
+    OtherFirst = 1,
+    /// The module, of a tool that runs the program, puts functions of its own in the place of every
+    /// `malloc`.
+    Replaced = 2,
+    /// The module defines the `malloc` behind the library's, and no `malloc_usable_size`.
+    SizeUnknown = 3,
 }
 
 /// What a process tells of itself.
@@ -60,9 +76,12 @@ pub struct ProcessSlot {
     order: AtomicU32,
     command_len: AtomicU32,
     detached: AtomicU32,
+    gap: AtomicU32,
+    gap_len: AtomicU32,
     /// One bit a thread number that may be used again, set by the collector.
     reusable: [AtomicU64; THREADS / 64],
     command: [AtomicU64; COMMAND_BYTES / 8],
+    gap_module: [AtomicU64; GAP_BYTES / 8],
 }
 
 #[cfg(not(loom))]
@@ -103,6 +122,7 @@ impl ProcessSlot {
         self.generation.store(generation, Ordering::Relaxed);
         self.command_len.store(0, Ordering::Relaxed);
         self.detached.store(0, Ordering::Relaxed);
+        self.gap.store(0, Ordering::Relaxed);
         for word in &self.reusable {
             word.store(0, Ordering::Relaxed);
         }
@@ -152,25 +172,29 @@ impl ProcessSlot {
 
     /// Process: its command line, arguments ended by zero bytes; what does not fit is cut.
     pub fn set_command(&self, bytes: impl Iterator<Item = u8>) {
-        let (mut len, mut word) = (0usize, 0u64);
-        for byte in bytes.take(COMMAND_BYTES) {
-            word |= u64::from(byte) << (8 * (len % 8));
-            len += 1;
-            if len.is_multiple_of(8) {
-                self.command[len / 8 - 1].store(word, Ordering::Relaxed);
-                word = 0;
-            }
-        }
-        if !len.is_multiple_of(8) {
-            self.command[len / 8].store(word, Ordering::Relaxed);
-        }
-        self.command_len.store(len as u32, Ordering::Release);
+        self.command_len.store(put_text(&self.command, bytes), Ordering::Release);
     }
 
     /// Collector: the command line's bytes; empty while it is not known.
     pub fn command(&self) -> impl Iterator<Item = u8> + '_ {
-        let len = (self.command_len.load(Ordering::Acquire) as usize).min(COMMAND_BYTES);
-        (0..len).map(|i| (self.command[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+        text(&self.command, self.command_len.load(Ordering::Acquire))
+    }
+
+    /// Process: calls may pass the library by, because of a module; its path is cut where it is long.
+    pub fn set_gap(&self, gap: Gap, module: impl Iterator<Item = u8>) {
+        self.gap_len.store(put_text(&self.gap_module, module), Ordering::Relaxed);
+        self.gap.store(gap as u32, Ordering::Release);
+    }
+
+    /// Collector: why calls may pass the library by, and the module's path.
+    pub fn gap(&self) -> Option<(Gap, impl Iterator<Item = u8> + '_)> {
+        let gap = match self.gap.load(Ordering::Acquire) {
+            1 => Gap::OtherFirst,
+            2 => Gap::Replaced,
+            3 => Gap::SizeUnknown,
+            _ => return None,
+        };
+        Some((gap, text(&self.gap_module, self.gap_len.load(Ordering::Relaxed))))
     }
 
     /// Collector: thread number `thread` is not in use any more.
@@ -205,4 +229,24 @@ impl ProcessSlot {
     pub fn is_detached(&self) -> bool {
         self.detached.load(Ordering::Acquire) != 0
     }
+}
+
+/// Puts as much of a text into words as fits; its length.
+fn put_text(words: &[AtomicU64], bytes: impl Iterator<Item = u8>) -> u32 {
+    let (mut len, mut word) = (0, 0u64);
+    for byte in bytes.take(words.len() * 8) {
+        word |= u64::from(byte) << (8 * (len % 8));
+        words[len / 8].store(word, Ordering::Relaxed);
+        len += 1;
+        if len.is_multiple_of(8) {
+            word = 0;
+        }
+    }
+    len as u32
+}
+
+/// The first `len` bytes of a text that was put into words.
+fn text(words: &[AtomicU64], len: u32) -> impl Iterator<Item = u8> + '_ {
+    let len = (len as usize).min(words.len() * 8);
+    (0..len).map(|i| (words[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
 }

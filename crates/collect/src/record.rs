@@ -132,7 +132,7 @@ fn start(
     let clock = Clock::start(arena.arena())?;
     let child = recording.launch.spawn(arena.session_path(), limits)?;
     let mut intents = Intents::new();
-    intents.expect(child.id(), &recording.launch.name());
+    intents.expect(child.id(), texts(&recording.launch.command));
     Ok((child, Recorder::new(arena, clock, tape, intents)))
 }
 

@@ -1,6 +1,11 @@
-//! Holds a tape against the rules of an allocator: no two live blocks may overlap.
+//! Holds a tape against the rules of an allocator, no two live blocks may overlap, and its keyframes
+//! against its events.
 
+use crate::column::Unpacker;
+use crate::index::Located;
 use crate::item::{Columns, Item, Lent};
+use crate::keyframe::{Keyframe, KeyframeHeader};
+use crate::resolve::Resolver;
 use crate::{Error, ProcessNumber, Tape};
 use std::collections::BTreeMap;
 
@@ -36,9 +41,10 @@ pub struct Verdict {
 }
 
 /// Reads all events of a process and checks that no two live blocks overlap, the inherited ones
-/// included.
+/// included. Each keyframe must give the live blocks that the events give where it stands; if one
+/// does not, the tape is damaged.
 ///
-/// The memory it takes is that of the live set.
+/// The memory it takes is a few times that of the live set.
 pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
     let mut verdict = Verdict::default();
     let mut live = BTreeMap::new();
@@ -46,8 +52,11 @@ pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
         live.insert(block.address, block.size);
     }
     let columns = Columns { slack: true, address: true, ..Columns::REPLAY };
+    let mut keyframes = Keyframes::new(tape, process, columns)?;
     let mut events = tape.events_with(process, 0..u64::MAX, columns)?;
-    while let Some(item) = events.lend()? {
+    loop {
+        keyframes.check(events.state())?;
+        let Some(item) = events.lend()? else { break };
         match item {
             Lent::Other(Item::Release(release)) => {
                 live.remove(&release.address);
@@ -76,7 +85,64 @@ pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
             Lent::Other(_) => {}
         }
     }
+    keyframes.end()?;
     Ok(verdict)
+}
+
+/// The keyframes of a process, folded one after the other beside its events.
+struct Keyframes<'a> {
+    tape: &'a Tape,
+    /// Those that the events have not come to.
+    rest: std::slice::Iter<'a, Located<KeyframeHeader>>,
+    /// Where the next one stands.
+    next: u64,
+    folded: Resolver,
+}
+
+impl<'a> Keyframes<'a> {
+    fn new(
+        tape: &'a Tape,
+        process: ProcessNumber,
+        columns: Columns,
+    ) -> Result<Keyframes<'a>, Error> {
+        let contents = tape.process(process)?;
+        let rest = contents.keyframes.iter();
+        let folded = Resolver::new(contents.base, columns);
+        Ok(Keyframes { tape, next: place_of_first(&rest), rest, folded })
+    }
+
+    /// Checks the keyframes that stand after the items that were read.
+    #[inline]
+    fn check(&mut self, read: &Resolver) -> Result<(), Error> {
+        while read.items == self.next {
+            let Some(located) = self.rest.next() else { break };
+            self.next = place_of_first(&self.rest);
+            let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
+            let keyframe = Keyframe::unpack(&from).map_err(|why| why.at(located.frame))?;
+            let at = &located.header;
+            self.folded.fold(at, keyframe);
+            let stands_here = (at.events, at.ordinal) == (read.index, read.births.next());
+            if !stands_here || !self.folded.agrees_with(read) {
+                return Err(wrong(located));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the last item: none may be left over.
+    fn end(mut self) -> Result<(), Error> {
+        self.rest.next().map_or(Ok(()), |located| Err(wrong(located)))
+    }
+}
+
+/// The items before the first of these keyframes; a number that no item has, if there is none.
+fn place_of_first(keyframes: &std::slice::Iter<'_, Located<KeyframeHeader>>) -> u64 {
+    keyframes.as_slice().first().map_or(u64::MAX, |located| located.header.items)
+}
+
+fn wrong(located: &Located<KeyframeHeader>) -> Error {
+    let what = "a keyframe does not hold the blocks that are alive where it stands";
+    Error::Damaged { offset: located.frame, what }
 }
 
 impl Verdict {

@@ -4,6 +4,7 @@ mod arbitrary;
 mod forks;
 mod format_page;
 mod golden;
+mod keyframes;
 mod model;
 mod reseal;
 mod round_trip;

@@ -152,14 +152,9 @@ fn sizes(next: &Next) -> Sizes {
         Some(_) if of_libc(next.malloc as usize) => next.usable_size,
         Some(_) => crate::thread::ask_size,
     };
-    let other: UsableSize = match symbol_of(c"libc.so.6", c"malloc_usable_size") {
-        0 => size_unknown,
-        // SAFETY: the type of this function.
-        found => unsafe { core::mem::transmute::<usize, UsableSize>(found) },
-    };
     let of = |function: usize| match own {
         Some(own) if own.holds(function) => size,
-        _ if of_libc(function) => other,
+        _ if of_libc(function) => size_by_libc,
         _ => size_unknown,
     };
     Sizes {
@@ -169,6 +164,20 @@ fn sizes(next: &Next) -> Sizes {
         valloc: of(next.valloc as usize),
         pvalloc: of(next.pvalloc as usize),
         posix_memalign: of(next.posix_memalign as usize),
+    }
+}
+
+/// The size of a block of libc's, where libc is not the allocator. It is looked up at the first such
+/// block: the look-up may allocate, and an allocator may be why the first look-up is made.
+unsafe extern "C" fn size_by_libc(block: *mut u8) -> usize {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    if FOUND.load(Ordering::Relaxed) == 0 {
+        FOUND.store(symbol_of(c"libc.so.6", c"malloc_usable_size"), Ordering::Relaxed);
+    }
+    match FOUND.load(Ordering::Relaxed) {
+        0 => 0,
+        // SAFETY: the type of this function; a live block of libc's.
+        found => unsafe { core::mem::transmute::<usize, UsableSize>(found)(block) },
     }
 }
 

@@ -26,6 +26,12 @@ pub(crate) fn library(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-shared", "-fPIC"], &sources().join(format!("{name}.c")))
 }
 
+/// `NAME.cpp` as an executable that is always loaded at the same place.
+pub(crate) fn fixed_program(name: &str) -> PathBuf {
+    let source = sources().join(format!("{name}.cpp"));
+    built(name, "c++", &["-std=c++20", "-no-pie", "-fno-pie"], &source)
+}
+
 /// `NAME.c` without a dynamic loader.
 pub(crate) fn static_program(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-static"], &sources().join(format!("{name}.c")))

@@ -26,6 +26,7 @@ mod modules;
 mod next;
 mod operators;
 mod owner;
+mod sanitizers;
 mod thread;
 
 #[panic_handler]

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::process::Gap;
 
-use crate::owner;
+use crate::{owner, sanitizers};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -59,6 +59,19 @@ pub struct Sizes {
     pub posix_memalign: UsableSize,
 }
 
+impl Sizes {
+    const fn all(size: UsableSize) -> Sizes {
+        Sizes {
+            malloc: size,
+            memalign: size,
+            aligned_alloc: size,
+            valloc: size,
+            pvalloc: size,
+            posix_memalign: size,
+        }
+    }
+}
+
 struct Table(UnsafeCell<Next>);
 
 // SAFETY: written once, by the thread that makes the first call, before there are others.
@@ -75,14 +88,7 @@ static NEXT: Table = Table(UnsafeCell::new(Next {
     pvalloc: first_malloc,
     posix_memalign: first_posix_memalign,
     usable_size: first_usable_size,
-    sizes: Sizes {
-        malloc: size_unknown,
-        memalign: size_unknown,
-        aligned_alloc: size_unknown,
-        valloc: size_unknown,
-        pvalloc: size_unknown,
-        posix_memalign: size_unknown,
-    },
+    sizes: Sizes::all(no_size),
 }));
 
 /// The next allocator's functions.
@@ -137,6 +143,9 @@ pub fn look_up() -> bool {
     true
 }
 
+/// Whether nobody can be asked for the size of a block of `malloc`.
+static SIZE_UNKNOWN: AtomicU32 = AtomicU32::new(0);
+
 /// Who is asked for the sizes of the blocks of each function.
 ///
 /// An allocator may lack some functions, and libc's serves those: each block's size is asked of the
@@ -146,16 +155,22 @@ fn sizes(next: &Next) -> Sizes {
     let libc = owner::libc();
     let of_libc = |function: usize| libc.is_some_and(|libc| libc.holds(function));
     let own = owner::module_of(next.malloc as usize);
+    if own.is_some_and(|own| sanitizers::is_runtime(own.path())) {
+        return Sizes::all(no_size);
+    }
     let own = own.filter(|own| own.holds(next.usable_size as usize));
     let size: UsableSize = match own {
-        None => size_unknown,
+        None => {
+            SIZE_UNKNOWN.store(1, Ordering::Relaxed);
+            no_size
+        }
         Some(_) if of_libc(next.malloc as usize) => next.usable_size,
         Some(_) => crate::thread::ask_size,
     };
     let of = |function: usize| match own {
         Some(own) if own.holds(function) => size,
         _ if of_libc(function) => size_by_libc,
-        _ => size_unknown,
+        _ => no_size,
     };
     Sizes {
         malloc: size,
@@ -189,8 +204,8 @@ pub fn gap() -> Option<(Gap, Option<owner::Module>)> {
     if let Some(tool) = owner::replacing_tool() {
         return Some((Gap::Replaced, Some(tool)));
     }
-    let is_known = next().sizes.malloc as usize != size_unknown as *const () as usize;
-    (!is_known).then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
+    let is_unknown = SIZE_UNKNOWN.load(Ordering::Relaxed) != 0;
+    is_unknown.then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
 }
 
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
@@ -307,8 +322,8 @@ pub fn early_size(block: *mut u8) -> usize {
     unsafe { block.sub(16).cast::<usize>().read() }
 }
 
-/// The size of a block whose allocator can't be asked.
-unsafe extern "C" fn size_unknown(_: *mut u8) -> usize {
+/// The size of a block whose allocator can't be asked, or hands out what was asked for to the byte.
+unsafe extern "C" fn no_size(_: *mut u8) -> usize {
     0
 }
 

@@ -5,29 +5,68 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::modules::{Info, PT_LOAD, dl_iterate_phdr};
+use crate::modules::{Header, Info, PT_LOAD, dl_iterate_phdr};
 use crate::next::{global, symbol};
+
+/// `Dl_info` of <dlfcn.h>.
+#[repr(C)]
+struct Place {
+    module: *const c_char,
+    base: usize,
+    symbol: *const c_char,
+    address: usize,
+}
+
+/// `Elf64_Ehdr` of <elf.h>, as far as it is read here.
+#[repr(C)]
+struct FileHeader {
+    ident: [u8; 32],
+    headers: u64,
+    _rest: [u8; 16],
+    count: u16,
+}
+
+/// Asks the loader about an address; the module, and the entry of the symbol there.
+///
+/// (`dl_iterate_phdr` may be wrapped by a sanitizer's runtime that is not ready for it.)
+fn place_of(address: usize) -> Option<(Place, *const Symbol)> {
+    const RTLD_DL_SYMENT: c_int = 1;
+    type Ask = unsafe extern "C" fn(usize, *mut Place, *mut *const Symbol, c_int) -> c_int;
+    let dladdr1 = symbol(c"dladdr1");
+    if dladdr1 == 0 {
+        return None;
+    }
+    let null = core::ptr::null();
+    let mut place = Place { module: null, base: 0, symbol: null, address: 0 };
+    let mut entry = core::ptr::null();
+    // SAFETY: the type of dladdr1, which writes into the two.
+    let found = unsafe {
+        let ask = core::mem::transmute::<usize, Ask>(dladdr1);
+        ask(address, &raw mut place, &raw mut entry, RTLD_DL_SYMENT)
+    };
+    (found != 0 && place.base != 0).then_some((place, entry))
+}
 
 /// A mapped module.
 #[derive(Clone, Copy)]
 pub struct Module {
-    low: usize,
-    high: usize,
+    base: usize,
+    length: usize,
     name: *const c_char,
 }
 
 impl Module {
     /// Whether an address lies in it.
     pub fn holds(&self, address: usize) -> bool {
-        (self.low..self.high).contains(&address)
+        address.wrapping_sub(self.base) < self.length
     }
 
     /// Where it begins, and its length.
     pub fn extent(&self) -> (usize, usize) {
-        (self.low, self.high - self.low)
+        (self.base, self.length)
     }
 
-    /// Its path; empty for the executable.
+    /// Its path.
     pub fn path(&self) -> &[u8] {
         if self.name.is_null() {
             return &[];
@@ -37,40 +76,19 @@ impl Module {
     }
 }
 
-/// The first module that satisfies a condition.
-fn find(mut is_it: impl FnMut(&Module) -> bool) -> Option<Module> {
-    let mut search: Search<'_> = (None, &mut is_it);
-    // SAFETY: the callback only reads what the loader hands it and writes what is ours.
-    unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
-    search.0
-}
-
-type Search<'a> = (Option<Module>, &'a mut dyn FnMut(&Module) -> bool);
-
-unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader's structure, and the one that `find` passed.
-    let (info, (found, is_it)) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
-    let (mut low, mut high) = (usize::MAX, 0);
-    for i in 0..info.count as usize {
-        // SAFETY: the loader's table of program headers.
-        let header = unsafe { &*info.headers.add(i) };
-        if header.kind == PT_LOAD {
-            let start = info.bias.wrapping_add(header.address as usize);
-            low = low.min(start);
-            high = high.max(start.wrapping_add(header.memory_size as usize));
-        }
-    }
-    let module = Module { low, high, name: info.name };
-    if is_it(&module) {
-        *found = Some(module);
-        return 1;
-    }
-    0
-}
-
 /// The module that an address lies in.
 pub fn module_of(address: usize) -> Option<Module> {
-    find(|module| module.holds(address))
+    let (place, _) = place_of(address)?;
+    // SAFETY: a module begins with its ELF header, which leads to the program headers.
+    let headers = unsafe {
+        let file = &*(place.base as *const FileHeader);
+        let headers = (place.base + file.headers as usize) as *const Header;
+        core::slice::from_raw_parts(headers, file.count as usize)
+    };
+    let loaded = || headers.iter().filter(|header| header.kind == PT_LOAD);
+    let low = loaded().map(|header| header.address).min()?;
+    let high = loaded().map(|header| header.address + header.memory_size).max()?;
+    Some(Module { base: place.base, length: (high - low) as usize, name: place.module })
 }
 
 /// The C library.
@@ -81,12 +99,24 @@ pub fn libc() -> Option<Module> {
 /// The module of a tool that runs the program and puts functions of its own in the place of every
 /// `malloc`: valgrind's tools do so, but for those that only count.
 pub fn replacing_tool() -> Option<Module> {
+    let mut found: Option<Module> = None;
+    // SAFETY: the callback only reads what the loader hands it and writes what is ours.
+    unsafe { dl_iterate_phdr(find_tool, (&raw mut found).cast()) };
+    found
+}
+
+unsafe extern "C" fn find_tool(info: *const Info, _: usize, data: *mut c_void) -> c_int {
     const TOOLS: &[u8] = b"/vgpreload_";
     const NO_TOOL: &[u8] = b"/vgpreload_core";
-    find(|module| {
-        let holds = |part: &[u8]| module.path().windows(part.len()).any(|at| at == part);
-        holds(TOOLS) && !holds(NO_TOOL)
-    })
+    // SAFETY: the loader's structure, and the one that was passed.
+    let (info, found) = unsafe { (&*info, &mut *data.cast::<Option<Module>>()) };
+    let module = Module { base: info.bias, length: 0, name: info.name };
+    let holds = |part: &[u8]| module.path().windows(part.len()).any(|at| at == part);
+    if !holds(TOOLS) || holds(NO_TOOL) {
+        return 0;
+    }
+    *found = Some(module);
+    1
 }
 
 /// Whether an address lies in this library.
@@ -108,20 +138,8 @@ pub fn earlier(name: &CStr) -> Option<usize> {
 /// Whether an address is no function, but stands for one in an executable that was linked to a fixed
 /// place and takes the function's address: the executable's own jump to it.
 fn is_stub(address: usize) -> bool {
-    const RTLD_DL_SYMENT: c_int = 1;
-    type Ask = unsafe extern "C" fn(usize, *mut [usize; 4], *mut *const Symbol, c_int) -> c_int;
-    let dladdr1 = symbol(c"dladdr1");
-    if dladdr1 == 0 {
-        return false;
-    }
-    let (mut place, mut entry) = ([0; 4], core::ptr::null());
-    // SAFETY: the type of dladdr1; it writes a `Dl_info`, four words, and the entry of the symbol.
-    unsafe {
-        let ask = core::mem::transmute::<usize, Ask>(dladdr1);
-        ask(address, &raw mut place, &raw mut entry, RTLD_DL_SYMENT) != 0
-            && !entry.is_null()
-            && (*entry).section == 0
-    }
+    // SAFETY: the loader's entry of a symbol.
+    place_of(address).is_some_and(|(_, entry)| unsafe { !entry.is_null() && (*entry).section == 0 })
 }
 
 /// `Elf64_Sym` of <elf.h>.

@@ -62,6 +62,7 @@ impl Recorder {
             }
             None => self.number_of(registration.ppid),
         };
+        let blind = self.inspector.ask(pid, &command);
         let rank = read::environ(pid).ok().and_then(|environment| {
             let lookup = |name: &str| {
                 environment.iter().find_map(|entry| {
@@ -74,6 +75,7 @@ impl Recorder {
         let time = self.clock.now();
         let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
         self.start_process((slot, generation), start)?;
+        blind.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))?;
         Ok(true)
     }
 

@@ -129,6 +129,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// Names the covered processes of which not every heap call is seen.
+    pub(crate) fn name_blind(&mut self) -> Result<(), Error> {
+        let found = self.inspector.answers();
+        found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
+    }
+
     pub(crate) fn look_for_strays(&mut self) -> Result<(), Error> {
         let mut known = self.live_pids();
         known.extend(self.intents.named());

@@ -21,6 +21,7 @@ mod drain;
 mod error;
 mod exit;
 mod image;
+mod inspect;
 mod intents;
 mod launch;
 mod limits;

@@ -81,6 +81,11 @@ pub fn exe(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
 }
 
+/// The executable, open for reading: also one that is gone, or in another root directory.
+pub fn executable(pid: u32) -> Result<fs::File, Error> {
+    fs::File::open(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
+}
+
 /// The working directory.
 pub fn cwd(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "cwd")).map_err(|e| error(pid, "cwd", e))

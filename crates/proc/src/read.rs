@@ -100,6 +100,30 @@ pub fn hostname() -> Result<String, Error> {
     }
 }
 
+/// A setting of the kernel, by its path below `/proc/sys`.
+pub fn kernel(name: &str) -> Option<String> {
+    line(PathBuf::from("/proc/sys").join(name))
+}
+
+/// A file below `/sys`.
+pub fn sys(name: &str) -> Option<String> {
+    line(PathBuf::from("/sys").join(name))
+}
+
+/// `meminfo`.
+pub fn memory() -> Option<String> {
+    fs::read_to_string("/proc/meminfo").ok()
+}
+
+/// A file of this process.
+pub fn own(file: &str) -> Option<String> {
+    text(std::process::id(), file).ok()
+}
+
+fn line(path: PathBuf) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
 fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }

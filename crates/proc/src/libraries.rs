@@ -96,6 +96,17 @@ impl Loader {
         names
     }
 
+    /// The libraries that are preloaded into every program.
+    pub fn preloads(&self) -> Vec<Library> {
+        let origin = Origin { preloads: true, ..Origin::default() };
+        let found = self.settings.preload.iter().map(|name| {
+            let path = self.find_from(name, &origin);
+            let elf = path.as_deref().and_then(read);
+            Library { name: name.clone(), path, preloaded: true, elf }
+        });
+        found.collect()
+    }
+
     /// All libraries of a program, in the order in which the loader looks names up in them.
     pub fn libraries(&self, executable: &Path, elf: &Elf) -> Vec<Library> {
         let mut queue: VecDeque<(String, Origin)> = VecDeque::new();

@@ -66,6 +66,15 @@ impl fmt::Display for Rights {
 }
 
 impl Rights {
+    /// The word for them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rights::Setuid => "setuid",
+            Rights::Setgid => "setgid",
+            Rights::Capabilities => "capabilities",
+        }
+    }
+
     /// Those that a file may give to anyone.
     pub fn of(path: &Path) -> Option<Rights> {
         let mode = path.metadata().ok()?.permissions().mode();

@@ -62,7 +62,6 @@ impl Recorder {
             }
             None => self.number_of(registration.ppid),
         };
-        let blind = self.inspector.ask(pid, &command);
         let rank = read::environ(pid).ok().and_then(|environment| {
             let lookup = |name: &str| {
                 environment.iter().find_map(|entry| {
@@ -75,7 +74,6 @@ impl Recorder {
         let time = self.clock.now();
         let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
         self.start_process((slot, generation), start)?;
-        blind.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))?;
         Ok(true)
     }
 
@@ -143,6 +141,7 @@ impl Recorder {
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
+            self.inspect(place);
             self.sample_process(place, false)?;
         }
         self.arena.arena().session().beat();

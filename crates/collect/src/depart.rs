@@ -70,6 +70,7 @@ impl Recorder {
         process.finish(&mut self.tape, source, time)?;
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
+        self.name_gap(place)?;
         self.live.retain(|&i| i != place);
         self.forget_done();
         if self.arena.arena().slot(slot as usize).is_detached() {
@@ -127,12 +128,6 @@ impl Recorder {
         }
         self.turned_away = turned_away;
         Ok(())
-    }
-
-    /// Names the covered processes of which not every heap call is seen.
-    pub(crate) fn name_blind(&mut self) -> Result<(), Error> {
-        let found = self.inspector.answers();
-        found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
     }
 
     pub(crate) fn look_for_strays(&mut self) -> Result<(), Error> {

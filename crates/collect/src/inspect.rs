@@ -14,9 +14,10 @@ use std::thread::JoinHandle;
 
 use heaptape_proc::elf::{self, Executable};
 use heaptape_proc::{Blind, read};
-use heaptape_tape::Uncovered;
+use heaptape_tape::{Error, Uncovered};
 
 use crate::obstacle::find;
+use crate::recorder::Recorder;
 
 /// A file, as long as nobody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +37,8 @@ impl Key {
 
 /// What is known of a file.
 enum Knowledge {
-    /// These processes wait for it.
-    Asked(Vec<(u32, Vec<String>)>),
+    /// These processes wait for it, by their places among all.
+    Asked(Vec<usize>),
     /// What is not seen, as one phrase; `None` when all is.
     Known(Option<String>),
 }
@@ -66,48 +67,74 @@ impl Inspector {
         Ok(Inspector { files: HashMap::new(), questions, answers, thread })
     }
 
-    /// Asks about a process that has just become a new program.
-    pub(crate) fn ask(&mut self, pid: u32, command: &[String]) -> Option<Uncovered> {
+    /// Asks about a process that has just become a new program. What is known already is said at once.
+    fn ask(&mut self, place: usize, pid: u32, command: &[String]) -> Option<String> {
         let file = open(pid, command)?;
         let key = Key::of(&file.metadata().ok()?);
         match self.files.get_mut(&key) {
-            Some(Knowledge::Known(why)) => {
-                why.clone().map(|why| Uncovered { pid, command: command.to_vec(), why })
-            }
-            Some(Knowledge::Asked(waiting)) => {
-                waiting.push((pid, command.to_vec()));
-                None
-            }
+            Some(Knowledge::Known(why)) => return why.clone(),
+            Some(Knowledge::Asked(waiting)) => waiting.push(place),
             None => {
                 self.questions.as_ref()?.send((key, file)).ok()?;
-                self.files.insert(key, Knowledge::Asked(vec![(pid, command.to_vec())]));
-                None
+                self.files.insert(key, Knowledge::Asked(vec![place]));
             }
         }
+        None
     }
 
-    /// What has been found out since the last call.
-    pub(crate) fn answers(&mut self) -> Vec<Uncovered> {
+    /// What has been found out since the last call, by process.
+    fn answers(&mut self) -> Vec<(usize, String)> {
         let mut found = Vec::new();
         while let Ok((key, why)) = self.answers.try_recv() {
             let known = Knowledge::Known(why.clone());
-            let (Some(why), Some(Knowledge::Asked(waiting))) = (why, self.files.insert(key, known))
-            else {
-                continue;
-            };
-            let named = |(pid, command)| Uncovered { pid, command, why: why.clone() };
-            found.extend(waiting.into_iter().map(named));
+            if let (Some(why), Some(Knowledge::Asked(waiting))) =
+                (why, self.files.insert(key, known))
+            {
+                found.extend(waiting.into_iter().map(|place| (place, why.clone())));
+            }
         }
         found
     }
 
     /// Waits for the answers that are still to come.
-    pub(crate) fn finish(&mut self) -> Vec<Uncovered> {
+    fn finish(&mut self) {
         self.questions = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.answers()
+    }
+}
+
+impl Recorder {
+    /// Begins to look at the executable of a process that has just become a new program.
+    pub(crate) fn inspect(&mut self, place: usize) {
+        let process = &mut self.processes[place];
+        process.gap = self.inspector.ask(place, process.start.pid, &process.start.command);
+    }
+
+    /// Takes in what was found out; a process that has ended meanwhile is named at once.
+    pub(crate) fn take_in_gaps(&mut self) -> Result<(), Error> {
+        for (place, why) in self.inspector.answers() {
+            self.processes[place].gap = Some(why);
+            if self.processes[place].ended.is_some() {
+                self.name_gap(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same at the end, for all that is still open.
+    pub(crate) fn finish_gaps(&mut self) -> Result<(), Error> {
+        self.inspector.finish();
+        self.take_in_gaps()
+    }
+
+    /// Names a process that has ended, if calls of it were not seen.
+    pub(crate) fn name_gap(&mut self, place: usize) -> Result<(), Error> {
+        let process = &mut self.processes[place];
+        let Some(why) = process.gap.take() else { return Ok(()) };
+        let (pid, command) = (process.start.pid, process.start.command.clone());
+        self.name_uncovered(&Uncovered { pid, command, why })
     }
 }
 

@@ -200,7 +200,7 @@ impl Recorder {
         }
         self.supply();
         self.judge_intents()?;
-        self.name_blind()?;
+        self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
         if self.waited > 0 {
@@ -344,10 +344,8 @@ impl Recorder {
             }
         }
         self.arena.arena().session().end();
-        for uncovered in self.inspector.finish() {
-            if let Err(error) = self.name_uncovered(&uncovered) {
-                self.ended.get_or_insert(Ended::Other(error.to_string()));
-            }
+        if let Err(error) = self.finish_gaps() {
+            self.ended.get_or_insert(Ended::Other(error.to_string()));
         }
         if self.detached > 0 {
             self.ended.get_or_insert(Ended::Other("heaptape-stood-still".into()));

@@ -32,7 +32,8 @@ pub struct Lag {
     pub readings: u64,
 }
 
-/// Measures it. `None` where the kernel has no `smaps_rollup`, or threads can't be started.
+/// Measures it. `None` where the kernel has no `smaps_rollup`, where that does not show the pages that
+/// were touched, or where threads can't be started.
 pub fn measure() -> Option<Lag> {
     let page_size = rustix::param::page_size();
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -42,28 +43,37 @@ pub fn measure() -> Option<Lag> {
         return None;
     }
     // What reading takes in memory is there before the first comparison.
-    difference(page_size)?;
-    let mut pages = 0;
+    let before = Reading::now(page_size)?.truth;
+    let (mut pages, mut last) = (0, before);
     for _ in 0..ROUNDS {
         workers.iter().for_each(Worker::touch);
         workers.iter().for_each(Worker::wait);
-        pages = pages.max(difference(page_size)?);
+        let reading = Reading::now(page_size)?;
+        pages = pages.max(reading.counted.abs_diff(reading.truth));
+        last = reading.truth;
     }
-    Some(Lag {
+    let touched = (workers.len() * ROUNDS * STEP) as u64;
+    (last >= before + touched).then_some(Lag {
         pages,
         page_size: page_size as u64,
         threads: workers.len() as u64,
-        touched: (workers.len() * ROUNDS * STEP) as u64,
+        touched,
         readings: ROUNDS as u64,
     })
 }
 
-/// Counter and truth, in pages, while nothing else changes.
-fn difference(page_size: usize) -> Option<u64> {
-    let (pid, bytes) = (std::process::id(), page_size as u64);
-    let counted = read::statm(pid, bytes).ok()?.resident / bytes;
-    let true_one = read::smaps_rollup(pid).ok()?.rss? / bytes;
-    Some(counted.abs_diff(true_one))
+/// Resident pages, while nothing changes them.
+struct Reading {
+    counted: u64,
+    truth: u64,
+}
+
+impl Reading {
+    fn now(page_size: usize) -> Option<Reading> {
+        let (pid, bytes) = (std::process::id(), page_size as u64);
+        let counted = read::statm(pid, bytes).ok()?.resident / bytes;
+        Some(Reading { counted, truth: read::smaps_rollup(pid).ok()?.rss? / bytes })
+    }
 }
 
 /// A thread that touches pages when told, and stays, so that nothing it counted is told by its end.
@@ -80,7 +90,9 @@ impl Worker {
         let work = move || {
             // Fresh memory: the kernel has given no page of it yet.
             let mut memory = vec![0u8; (ROUNDS * STEP + 1) * page_size];
-            let mut places = (0..memory.len()).step_by(page_size).collect::<Vec<_>>().into_iter();
+            // The allocator's own words before it are in the first.
+            let mut places =
+                (page_size..memory.len()).step_by(page_size).collect::<Vec<_>>().into_iter();
             let _ = say.send(());
             while told.recv().is_ok() {
                 for place in places.by_ref().take(STEP) {
@@ -124,11 +136,11 @@ mod tests {
 
     #[test]
     fn the_lag_is_measured_where_the_truth_is_known() {
-        let rollup = read::smaps_rollup(std::process::id()).is_ok();
-        let lag = measure();
-        assert_eq!(lag.is_some(), rollup);
-        if let Some(lag) = lag {
-            assert!(lag.threads > 0 && lag.touched >= lag.threads * 280, "{lag:?}");
+        if read::smaps_rollup(std::process::id()).is_err() {
+            return;
         }
+        // Other tests of this process come and go, and may take pages with them.
+        let lag = (0..10).find_map(|_| measure()).unwrap();
+        assert!(lag.threads > 0 && lag.touched == lag.threads * 280, "{lag:?}");
     }
 }

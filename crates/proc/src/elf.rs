@@ -334,6 +334,24 @@ mod tests {
     }
 
     #[test]
+    fn changed_bytes_never_panic() {
+        let whole = std::fs::read("/bin/true").unwrap();
+        let path = std::env::temp_dir().join(format!("heaptape-changed-{}", std::process::id()));
+        // The headers, then places all over the file.
+        let places = (4..1000).chain((1000..whole.len()).step_by(whole.len() / 500));
+        for at in places {
+            for value in [0, 0x7f, 0xff] {
+                let mut copy = whole.clone();
+                copy[at] = value;
+                std::fs::write(&path, &copy).unwrap();
+                // Any answer is right.
+                let _ = (kind(&path), target(&path));
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn a_missing_file_is_an_error() {
         assert!(matches!(kind(Path::new("/no/such/file")), Err(Error::Io { .. })));
     }

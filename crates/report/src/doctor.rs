@@ -13,14 +13,26 @@ pub use check::{Check, Verdict};
 use crate::table::{Align, Style, Table};
 use crate::text;
 
-/// Writes a heading and the checks, and what to do about those that are not well.
+/// What a diagnosis is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// This system.
+    System,
+    /// A command.
+    Command(&'a [String]),
+}
+
+/// Writes the checks, what to do about those that are not well, and what it comes to.
 pub fn write(
     out: &mut impl Write,
-    heading: &str,
+    subject: Subject<'_>,
     checks: &[Check],
     style: Style,
 ) -> io::Result<()> {
-    writeln!(out, "{}\n", text::plain(heading))?;
+    match subject {
+        Subject::System => writeln!(out, "This system:\n")?,
+        Subject::Command(words) => writeln!(out, "{}:\n", text::short_command(words))?,
+    }
     let columns = [("", Align::Left), ("what", Align::Left), ("found", Align::Text)];
     let mut table = Table::new(style, &columns);
     for check in checks {
@@ -34,18 +46,24 @@ pub fn write(
         }
         writeln!(out, "- {name}: {}", text::plain(advice))?;
     }
-    writeln!(out, "\n{}", verdict(checks))
+    writeln!(out, "\n{}", verdict(subject, checks))
 }
 
 /// The last line.
-fn verdict(checks: &[Check]) -> &'static str {
+fn verdict(subject: Subject<'_>, checks: &[Check]) -> &'static str {
     let worst = checks.iter().map(|check| check.verdict).max();
-    if checks.iter().any(|check| check.is_fatal) {
-        "Nothing can be recorded like this."
-    } else if worst == Some(Verdict::Problem) {
-        "It can be recorded, but for what the problems say."
-    } else {
-        "It can be recorded."
+    let is_fatal = checks.iter().any(|check| check.is_fatal);
+    match (subject, worst) {
+        (Subject::System, _) if is_fatal => "Nothing can be recorded here.",
+        (Subject::System, Some(Verdict::Problem)) => {
+            "Programs can be recorded here, but for what the problems say."
+        }
+        (Subject::System, _) => "Programs can be recorded here.",
+        (Subject::Command(_), _) if is_fatal => "Its heap calls can't be recorded.",
+        (Subject::Command(_), Some(Verdict::Problem)) => {
+            "It can be recorded, but for what the problems say."
+        }
+        (Subject::Command(_), _) => "It can be recorded.",
     }
 }
 
@@ -55,7 +73,7 @@ mod tests {
 
     fn rendered(checks: &[Check]) -> String {
         let mut out = Vec::new();
-        write(&mut out, "This system", checks, Style { width: 80, color: false }).unwrap();
+        write(&mut out, Subject::System, checks, Style { width: 80, color: false }).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -67,7 +85,7 @@ mod tests {
             Check::problem("shm", "full\x1b", "Make room."),
         ];
         let expected = "\
-This system
+This system:
 
          what    found
 ok       kernel  Linux 6.1
@@ -78,7 +96,7 @@ What to do:
 - clock: Boot with tsc.
 - shm: Make room.
 
-It can be recorded, but for what the problems say.
+Programs can be recorded here, but for what the problems say.
 ";
         let text = rendered(&checks);
         assert_eq!(text, expected, "{text}");
@@ -86,8 +104,12 @@ It can be recorded, but for what the problems say.
 
     #[test]
     fn the_last_line_tells_the_worst() {
-        assert!(rendered(&[Check::note("a", "b")]).ends_with("\nIt can be recorded.\n"));
+        assert!(rendered(&[Check::note("a", "b")]).ends_with("\nPrograms can be recorded here.\n"));
         let fatal = Check::problem("a", "b", "c").fatal();
-        assert!(rendered(&[fatal]).ends_with("Nothing can be recorded like this.\n"));
+        assert!(
+            rendered(std::slice::from_ref(&fatal)).ends_with("Nothing can be recorded here.\n")
+        );
+        let command = Subject::Command(&[]);
+        assert_eq!(verdict(command, &[fatal]), "Its heap calls can't be recorded.");
     }
 }

@@ -18,8 +18,8 @@ use heaptape_proc::libraries::{self, Settings};
 use heaptape_proc::program::Place;
 use heaptape_proc::{Loader, Program, System, counters, mpi};
 use heaptape_report::doctor::system::Preload;
-use heaptape_report::doctor::{self, Check, program, system};
-use heaptape_report::{json, text};
+use heaptape_report::doctor::{self, Check, Subject, program, system};
+use heaptape_report::json;
 
 use crate::args::Doctor;
 use crate::library;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Doctor, terminal: &Terminal) -> Result<ExitCode> {
         if args.json {
             json::doctor::write_system(&mut out, &findings, &checks)?;
         } else {
-            doctor::write(&mut out, "This system:", &checks, terminal.style())?;
+            doctor::write(&mut out, Subject::System, &checks, terminal.style())?;
         }
         checks
     } else {
@@ -43,8 +43,8 @@ pub(crate) fn run(args: &Doctor, terminal: &Terminal) -> Result<ExitCode> {
         if args.json {
             json::doctor::write_program(&mut out, &findings, &checks)?;
         } else {
-            let heading = format!("{}:", text::short_command(&findings.command));
-            doctor::write(&mut out, &heading, &checks, terminal.style())?;
+            let subject = Subject::Command(&findings.command);
+            doctor::write(&mut out, subject, &checks, terminal.style())?;
         }
         checks
     };

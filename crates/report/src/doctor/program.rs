@@ -202,13 +202,15 @@ fn runtime(path: &Path) -> Option<Check> {
 
 fn sanitizer(name: &'static str) -> Check {
     let finding = format!(
-        "it is built with {name}, which stands in the allocator's place and may refuse to start behind a preloaded library"
+        "it is built with {name}, which wants to be the first library and may not start behind a preloaded one"
     );
     Check::problem("sanitizer", finding, "Record a build without -fsanitize.")
 }
 
 fn blind(f: &Findings, blind: &Blind) -> Check {
+    let is_sanitized = f.program.elf.as_ref().is_some_and(|elf| elf.allocators.sanitizer.is_some());
     let advice = match blind {
+        Blind::Malloc { .. } if is_sanitized => "Record a build without -fsanitize.",
         Blind::Malloc { .. } | Blind::Private(_) => {
             "Build it without an allocator of its own, and preload that allocator instead."
         }

@@ -142,8 +142,8 @@ fn a_disk_that_fills_up_in_mid_run() {
         return skip("a full disk needs the right to mount");
     }
     let folder = scratch();
-    let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" || exit 99; \
-                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 2000 50; status=$?; \
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 99; \
+                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 0 100 1500000; status=$?; \
                   cp \"$1/x.tape\" \"$3/\"; exit $status";
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).expect("a folder");
@@ -159,13 +159,13 @@ fn a_disk_that_fills_up_in_mid_run() {
 fn a_tape_that_reaches_its_greatest_size() {
     let folder = scratch();
     let file = folder.path().join("x.tape");
-    let outcome = run(&mut record_loop(folder.path(), &["--max-size", "2M"], "1500", "50"));
+    let outcome = run(&mut record_loop(folder.path(), &["--max-size", "512K"], "0", "1000000"));
     assert_eq!((outcome.code(), outcome.stdout.as_slice()), (7, &b"loop done\n"[..]));
     one_sentence(&outcome);
     let size = fs::metadata(&file).expect("the tape").len();
     let events = tape::assert_ended_early(&file, &"max-size".into());
-    assert!(size <= 2 << 20, "{size} bytes");
-    assert!(size > 1 << 19 && events > 100_000, "{size} bytes: {events} events");
+    assert!(size <= 512 << 10, "{size} bytes");
+    assert!(size > 256 << 10 && events > 100_000, "{size} bytes: {events} events");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn good_tape(folder: &Path) -> Vec<u8> {
 
 /// A tape of several hundred thousand events, so that it has more than one block.
 fn long_tape(folder: &Path) -> Vec<u8> {
-    let outcome = run(&mut record_loop(folder, &[], "800", "50"));
+    let outcome = run(&mut record_loop(folder, &[], "0", "200000"));
     assert_eq!(outcome.code(), 7, "{}", outcome.stderr_text());
     fs::read(folder.join("x.tape")).expect("the tape")
 }

@@ -83,13 +83,14 @@ fn a_small_limit_is_filled_and_never_passed() {
     let folder = scratch();
     let (file, program) = (folder.path().join("x.tape"), program("loop"));
     // Processes that fill their blocks at the same time, and one alone.
-    let script = "for k in $2; do \"$0\" \"$1.$k\" 4 700 50 & done; wait";
+    let script = "for k in $3; do \"$0\" \"$1.$k\" 4 0 50 $2 & done; wait";
     let shared = folder.path().join("progress");
-    for processes in ["1", "1 2 3 4"] {
-        for kib in [64, 300, 1000] {
+    for (calls, processes) in [("1000000", "1"), ("300000", "1 2 3 4")] {
+        for kib in [64, 300, 600] {
             let limit = format!("{kib}K");
             let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str()];
-            let words = [&words[..], &[shared.as_os_str(), processes.as_ref()]].concat();
+            let words =
+                [&words[..], &[shared.as_os_str(), calls.as_ref(), processes.as_ref()]].concat();
             let outcome = run(&mut record(&file, &["--max-size", &limit], &words));
             assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
             let outcome = run(heaptape(["info", "--json", "--verify"]).arg(&file));

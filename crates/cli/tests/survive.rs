@@ -69,7 +69,7 @@ fn sigkill_of_the_program_at_fifty_random_moments() {
         random ^= random << 17;
         let folder = scratch();
         let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
-        let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "300"));
+        let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "0"));
         let before = started(&shared);
         let moment = Duration::from_micros(random % 60_000);
         sleep(moment);
@@ -196,7 +196,7 @@ fn a_short_stop_of_heaptape_loses_nothing() {
 fn a_signal_to_heaptape_reaches_the_command() {
     let folder = scratch();
     let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
-    let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "300"));
+    let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "0"));
     let before = started(&shared);
     running.signal(Signal::TERM);
     let outcome = running.finish(LIMIT);

@@ -93,8 +93,8 @@ impl Lane {
         self.chunks.insert(at, Reading { chunk, first, published: 0, sealed: false, copied: 0 });
     }
 
-    /// Looks how far the thread has come; true if it has written anything since the last look.
-    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> bool {
+    /// Looks how far the thread has come; the bytes that it has written since the last look.
+    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> u64 {
         let before = self.visible;
         let mut at = self.position;
         for reading in &mut self.chunks {
@@ -113,7 +113,7 @@ impl Lane {
         }
         self.visible = self.visible.max(at);
         self.release_copied(source);
-        self.visible > before
+        self.visible - before
     }
 
     /// Copies the next words that the last look has seen, after all before are merged; false if there

@@ -161,7 +161,7 @@ impl<S: BlockSink> Writer<S> {
     /// Writes the next events of a process, which is quicker than one by one.
     pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
         for batch in events.chunks(BATCH) {
-            self.family.fetch(process.0, batch.iter().flat_map(|e| [e.address, e.old]));
+            self.family.fetch(process.0, batch.iter().map(Event::looked_up));
             for event in batch {
                 self.event(process, event)?;
             }

@@ -48,15 +48,15 @@ pub(crate) fn record(tape: &Path, options: &[&str], command: &[&OsStr]) -> Comma
 }
 
 /// Records tests/programs/loop.c with four threads onto `x.tape` in a folder, where the program keeps
-/// its `progress`. After so many milliseconds it ends by itself.
+/// its `progress`. It ends by itself when both are over: the milliseconds, and the calls of each thread.
 pub(crate) fn record_loop(
     folder: &Path,
     options: &[&str],
     milliseconds: &str,
-    pause: &str,
+    calls: &str,
 ) -> Command {
     let (program, shared) = (compile::program("loop"), folder.join("progress"));
-    let words = ["4", milliseconds, pause].map(OsStr::new);
+    let words = ["4", milliseconds, "100", calls].map(OsStr::new);
     let command = [&[program.as_os_str(), shared.as_os_str()][..], &words].concat();
     record(&folder.join("x.tape"), options, &command)
 }

@@ -340,13 +340,11 @@ mod tests {
         // The headers, then places all over the file.
         let places = (4..1000).chain((1000..whole.len()).step_by(whole.len() / 500));
         for at in places {
-            for value in [0, 0x7f, 0xff] {
-                let mut copy = whole.clone();
-                copy[at] = value;
-                std::fs::write(&path, &copy).unwrap();
-                // Any answer is right.
-                let _ = (kind(&path), target(&path));
-            }
+            let mut copy = whole.clone();
+            copy[at] = [0, 0x7f, 0xff][at % 3];
+            std::fs::write(&path, &copy).unwrap();
+            // Any answer is right.
+            let _ = (kind(&path), target(&path));
         }
         std::fs::remove_file(&path).unwrap();
     }

@@ -66,8 +66,9 @@ impl Recorder {
         self.arena.arena().session().beat();
         let time = self.clock.now();
         let process = &mut self.processes[place];
-        let source = &mut Source { arena: &self.arena, done: &mut self.done };
-        process.finish(&mut self.tape, source, time)?;
+        let mut source = Source::new(&self.arena, &mut self.done);
+        process.finish(&mut self.tape, &mut source, time)?;
+        drop(source);
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
         self.name_gap(place)?;

@@ -235,7 +235,7 @@ impl Recorder {
         if pending {
             seen += self.look();
             for &i in &self.live {
-                let source = &mut Source { arena: &self.arena, done: &mut self.done };
+                let source = &mut Source::new(&self.arena, &mut self.done);
                 self.processes[i].merge(&mut self.tape, source, false)?;
                 self.statuses.extend(self.processes[i].children.drain(..));
             }
@@ -264,7 +264,7 @@ impl Recorder {
         }
         let mut seen = 0;
         for &i in &self.live {
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            let source = &mut Source::new(&self.arena, &mut self.done);
             seen += self.processes[i].look(source);
         }
         self.forget_done();
@@ -283,9 +283,14 @@ impl Recorder {
         self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
     }
 
+    /// What was given back is free, and nobody's.
     pub(crate) fn forget_done(&mut self) {
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
+            match chunk {
+                Chunk::Large(_) => self.free.large += 1,
+                Chunk::Small(_) => self.free.small += 1,
+            }
         }
     }
 
@@ -318,7 +323,7 @@ impl Recorder {
                 continue;
             }
             let slot = self.arena.arena().slot(process.slot as usize);
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            let source = &mut Source::new(&self.arena, &mut self.done);
             for number in process.close_gone(&tasks, source) {
                 slot.recycle_thread(number);
             }

@@ -450,7 +450,8 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
         let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
         slot.set_command(command);
         if let Some((gap, module)) = next::gap() {
-            let path = module.as_ref().map_or(&[][..], |module| module.path());
+            let first = if argc > 0 { *argv } else { core::ptr::null() };
+            let path = module.as_ref().map_or(&[][..], |module| module.path_of_library(first));
             slot.set_gap(gap, path.iter().copied());
         }
         let mut at = envp;

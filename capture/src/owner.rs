@@ -66,6 +66,11 @@ impl Module {
         (self.base, self.length)
     }
 
+    /// Its path; empty for the executable, whose name is the command's first word to the loader.
+    pub fn path_of_library(&self, first_word: *const c_char) -> &[u8] {
+        if self.name == first_word { &[] } else { self.path() }
+    }
+
     /// Its path.
     pub fn path(&self) -> &[u8] {
         if self.name.is_null() {

@@ -195,7 +195,7 @@ fn an_executable_with_its_own_malloc_runs_as_ever_and_is_named() {
     assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (7, ""));
     assert_eq!(tape::number(&info, "/events"), 0, "nothing is claimed: {info}");
     let why = the_gap(&info);
-    assert!(why.contains("its executable defines malloc"), "{why}");
+    assert!(why.contains("it defines malloc itself"), "{why}");
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn what_an_executables_malloc_hands_on_is_seen() {
     assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
     let calls = &info["processes"][0]["calls"];
     assert!(tape::number(calls, "/malloc") >= 500 && tape::number(calls, "/free") >= 500, "{info}");
-    assert!(the_gap(&info).contains("its executable defines malloc"), "{info}");
+    assert!(the_gap(&info).contains("it defines malloc itself"), "{info}");
 }
 
 #[test]
 fn allocators_that_only_the_executable_calls_are_named() {
     for (name, events, words) in [
         ("private", 600, "_rjem_malloc"),
-        ("hidden", 600, "for itself alone"),
+        ("hidden", 600, "a malloc of its own"),
         ("gonote", 2, "written in Go"),
     ] {
         let (outcome, info, _) = recorded(OsStr::new(""), &[program(name).as_os_str()]);

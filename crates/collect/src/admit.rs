@@ -132,18 +132,16 @@ impl Recorder {
     ) -> Result<(), Error> {
         let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
-        let gap = if is_program { self.files.gap_of(start.pid, &start.command) } else { None };
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
             *self.programs.entry(start.pid).or_default() += 1;
         }
-        let mut process = Process::new(number, start, slot, self.round);
-        process.gap = gap;
-        self.processes.push(process);
+        self.processes.push(Process::new(number, start, slot, self.round));
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
+            self.inspect(place);
             self.sample_process(place, false)?;
         }
         self.arena.arena().session().beat();

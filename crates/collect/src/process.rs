@@ -36,8 +36,12 @@ pub(crate) struct Process {
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) exit: Exit,
-    /// What of it passes the library by, as its file shows.
+    /// What of its calls is not seen, as its file shows; taken when it is named.
     pub(crate) gap: Option<String>,
+    /// Whether its file is still being looked at.
+    pub(crate) is_being_inspected: bool,
+    /// What of its calls is not seen, as the library has said; taken when it is named.
+    pub(crate) said: Option<String>,
     lanes: Vec<Lane>,
     /// Threads whose lanes are closed.
     closed: Totals,
@@ -83,6 +87,8 @@ impl Process {
             ended: None,
             exit: Exit::default(),
             gap: None,
+            is_being_inspected: false,
+            said: None,
             lanes: Vec::new(),
             closed: Totals::default(),
             forks: HashMap::new(),

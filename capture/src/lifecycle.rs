@@ -37,6 +37,8 @@ pub struct State {
     /// Set once the program asked for a sandbox: no system call for our own ends any more.
     pub sandboxed: AtomicU32,
     forks: AtomicUsize,
+    /// The inode of the pid namespace that the process's numbers are of; 0 when it is not known.
+    namespace: AtomicUsize,
 }
 
 /// The process's own state.
@@ -47,6 +49,7 @@ pub static STATE: State = State {
     arena: AtomicPtr::new(core::ptr::null_mut()),
     sandboxed: AtomicU32::new(0),
     forks: AtomicUsize::new(0),
+    namespace: AtomicUsize::new(0),
 };
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
@@ -97,7 +100,8 @@ pub fn announce(pid: u32, file: &[u8], spawned: bool) -> Option<&'static Intent>
         return None;
     }
     let intent = (0..INTENTS).map(|i| arena().intent(i)).find(|intent| intent.claim(pid))?;
-    intent.announce(file.iter().copied(), spawned);
+    let namespace = STATE.namespace.load(Ordering::Relaxed) as u64;
+    intent.announce(file.iter().copied(), spawned, namespace);
     Some(intent)
 }
 
@@ -226,7 +230,9 @@ fn register(origin: Origin) -> bool {
         parent_generation: STATE.generation.load(Ordering::Relaxed),
         fork: arch::fork_word() as u32,
         order: session.registered.fetch_add(1, Ordering::AcqRel),
+        namespace: pid_namespace() as u64,
     };
+    STATE.namespace.store(registration.namespace as usize, Ordering::Relaxed);
     STAMPING.store(UNSTAMPED, Ordering::Relaxed);
     let mut patience = Patience::new();
     loop {
@@ -249,6 +255,20 @@ fn register(origin: Origin) -> bool {
             return false;
         }
     }
+}
+
+/// The inode of the pid namespace: process ids in another than the collector's mean others to it.
+fn pid_namespace() -> usize {
+    let mut text = [0u8; 64];
+    let link = c"/proc/self/ns/pid".as_ptr() as usize;
+    if STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+        return 0;
+    }
+    // SAFETY: writes at most the text's length into it.
+    unsafe { syscall(arch::SYS_READLINK, [link, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
+    // It reads `pid:[4026531836]`.
+    let digits = text.iter().filter(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
 
 /// Makes a forked child a process of its own.

@@ -5,6 +5,7 @@ use heaptape_tape::{Error, ForkPoint, Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::process::{self as wire, Registration, SlotState};
 
 use crate::launch::texts;
+use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -26,9 +27,10 @@ impl Recorder {
 
     pub(crate) fn admit(&mut self, arrivals: &[(u16, u32, Registration)]) -> Result<bool, Error> {
         let mut any = false;
-        let mut later: Vec<u32> = Vec::new();
+        let mut later: Vec<(u64, u32)> = Vec::new();
         for &(slot, generation, registration) in arrivals {
-            if later.contains(&registration.pid) {
+            let who = (registration.namespace, registration.pid);
+            if later.contains(&who) {
                 // The same process as another program: first comes first.
                 continue;
             }
@@ -38,7 +40,7 @@ impl Recorder {
             };
             any |= admitted;
             if !admitted {
-                later.push(registration.pid);
+                later.push(who);
             }
         }
         Ok(any)
@@ -51,18 +53,23 @@ impl Recorder {
         generation: u32,
         registration: &Registration,
     ) -> Result<bool, Error> {
-        let pid = registration.pid;
+        let who = self.namespaces.who(registration.namespace, registration.pid);
+        let before = self.live.iter().copied().find(|&i| self.processes[i].who == who);
+        // An exec leaves a process its number.
+        let pid = match before.and_then(|place| self.processes[place].pid) {
+            Some(pid) => Some(pid),
+            None => self.find_pid(who, None),
+        };
         let Some(command) = self.command_of(slot, pid) else { return Ok(false) };
-        let before = self.live.iter().copied().find(|&i| self.processes[i].start.pid == pid);
         let parent = match before {
             Some(place) => {
                 let parent = self.processes[place].start.parent;
                 self.finish_process(place)?;
                 parent
             }
-            None => self.number_of(registration.ppid),
+            None => self.number_of(Who { pid: registration.ppid, ..who }),
         };
-        let rank = read::environ(pid).ok().and_then(|environment| {
+        let rank = pid.and_then(|pid| read::environ(pid).ok()).and_then(|environment| {
             let lookup = |name: &str| {
                 environment.iter().find_map(|entry| {
                     let (key, value) = entry.to_str()?.split_once('=')?;
@@ -72,8 +79,9 @@ impl Recorder {
             job::find(lookup).map(|job| job.rank)
         });
         let time = self.clock.now();
-        let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
-        self.start_process((slot, generation), start)?;
+        let number = pid.unwrap_or(who.pid);
+        let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
+        self.start_process((slot, generation), start, (who, pid))?;
         Ok(true)
     }
 
@@ -99,6 +107,8 @@ impl Recorder {
         if self.processes[place].since == self.round {
             return Ok(false);
         }
+        let who = self.namespaces.who(registration.namespace, registration.pid);
+        let pid = self.find_pid(who, self.processes[place].pid);
         let parent = &mut self.processes[place];
         let number = parent.number;
         let (command, rank) = (parent.start.command.clone(), parent.start.rank);
@@ -107,9 +117,10 @@ impl Recorder {
             None => self.tape.fork_point(number).ok(),
         };
         let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
-        let (pid, parent, time) = (registration.pid, Some(number), self.clock.now());
-        let start = ProcessStart { pid, parent, origin, time, rank, command };
-        self.start_process((slot, generation), start)?;
+        let (parent, time) = (Some(number), self.clock.now());
+        let number = pid.unwrap_or(who.pid);
+        let start = ProcessStart { pid: number, parent, origin, time, rank, command };
+        self.start_process((slot, generation), start, (who, pid))?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -124,20 +135,32 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins the row of a process; its slot is told with the slot's generation.
+    /// The number in our namespace of a process that has just come, perhaps as a child of `parent`.
+    fn find_pid(&self, who: Who, parent: Option<u32>) -> Option<u32> {
+        if self.namespaces.is_here(who) {
+            return Some(who.pid);
+        }
+        let known = self.live.iter().filter_map(|&i| self.processes[i].pid).collect();
+        let near = parent.and_then(|pid| read::children(pid).ok()).unwrap_or_default();
+        self.namespaces.pid(who, &near, &known)
+    }
+
+    /// Begins the row of a process, which knows itself as told and, unless it is gone already, has a
+    /// number for us; its slot is told with the slot's generation.
     pub(crate) fn start_process(
         &mut self,
         slot: (u16, u32),
         start: ProcessStart,
+        (who, pid): (Who, Option<u32>),
     ) -> Result<(), Error> {
         let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
-            *self.programs.entry(start.pid).or_default() += 1;
+            *self.programs.entry(who).or_default() += 1;
         }
-        self.processes.push(Process::new(number, start, slot, self.round));
+        self.processes.push(Process::new(number, start, (who, pid), slot, self.round));
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
@@ -150,7 +173,7 @@ impl Recorder {
 
     /// The command line: what the library has left in the slot, else what the kernel says; `None`
     /// while neither is there and the process lives.
-    pub(crate) fn command_of(&self, slot: u16, pid: u32) -> Option<Vec<String>> {
+    pub(crate) fn command_of(&self, slot: u16, pid: Option<u32>) -> Option<Vec<String>> {
         let bytes: Vec<u8> = self.arena.arena().slot(slot as usize).command().collect();
         if !bytes.is_empty() && bytes.len() < wire::COMMAND_BYTES {
             let words = bytes.split(|&b| b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
@@ -158,14 +181,14 @@ impl Recorder {
             words.pop();
             return Some(words);
         }
-        match read::cmdline(pid) {
-            Ok(words) if !words.is_empty() => Some(texts(&words)),
+        match pid.and_then(|pid| read::cmdline(pid).ok()) {
+            Some(words) if !words.is_empty() => Some(texts(&words)),
             _ => Some(Vec::new()),
         }
     }
 
-    pub(crate) fn number_of(&self, pid: u32) -> Option<ProcessNumber> {
-        let of_pid = |&&i: &&usize| self.processes[i].start.pid == pid;
-        self.live.iter().rev().find(of_pid).map(|&i| self.processes[i].number)
+    pub(crate) fn number_of(&self, who: Who) -> Option<ProcessNumber> {
+        let is_it = |&&i: &&usize| self.processes[i].who == who;
+        self.live.iter().rev().find(is_it).map(|&i| self.processes[i].number)
     }
 }

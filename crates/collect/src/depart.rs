@@ -15,6 +15,7 @@ use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
 use crate::intents::Missed;
+use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -34,8 +35,10 @@ impl Recorder {
             let process = &mut self.processes[place];
             let exit = match root {
                 Some((pid, exit)) if pid == process.start.pid => Some(exit),
-                _ => exit::status(process.start.pid, process.watch.as_ref()).or_else(|| {
-                    self.statuses.remove(&process.start.pid).map(Exit::from_wait_status)
+                _ => exit::status(process.pid, process.watch.as_ref()).or_else(|| {
+                    let here = self.namespaces.here(process.start.pid);
+                    let told = self.statuses.remove(&process.who);
+                    told.or_else(|| self.statuses.remove(&here)).map(Exit::from_wait_status)
                 }),
             };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
@@ -70,7 +73,7 @@ impl Recorder {
         let mut source = Source::new(&self.arena, &mut self.done);
         process.finish(&mut self.tape, &mut source, time)?;
         drop(source);
-        self.statuses.extend(process.children.drain(..));
+        self.statuses.extend(process.take_statuses());
         let (slot, generation) = (process.slot, process.generation);
         self.processes[place].said = gaps::said(self.arena.arena().slot(slot as usize));
         self.name_gap(place)?;
@@ -106,7 +109,7 @@ impl Recorder {
         let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
-            |pid| count(programs, pid),
+            |who| count(programs, who),
             |missed| found.push(missed),
         );
         for Missed { uncovered, is_replaced } in found {
@@ -154,9 +157,9 @@ impl Recorder {
     }
 }
 
-/// How often a pid has registered with a new program.
-pub(crate) fn count(programs: &HashMap<u32, u64>, pid: u32) -> u64 {
-    programs.get(&pid).copied().unwrap_or(0)
+/// How often a process has registered with a new program.
+pub(crate) fn count(programs: &HashMap<Who, u64>, who: Who) -> u64 {
+    programs.get(&who).copied().unwrap_or(0)
 }
 
 /// Whether a process has ended: its descriptor is readable, or there never was one.

@@ -56,7 +56,7 @@ const PIDFD_GET_INFO: libc::c_ulong =
 
 /// How the process ended: from the kernel's record of a reaped process (Linux 6.15), else from the
 /// zombie that nobody has reaped yet.
-pub(crate) fn status(pid: u32, watch: Option<&OwnedFd>) -> Option<Exit> {
+pub(crate) fn status(pid: Option<u32>, watch: Option<&OwnedFd>) -> Option<Exit> {
     let reaped = watch.and_then(|fd| {
         let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
         // SAFETY: the kernel writes at most the structure whose size is in the request.
@@ -64,7 +64,7 @@ pub(crate) fn status(pid: u32, watch: Option<&OwnedFd>) -> Option<Exit> {
         (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
     });
     let status = reaped.or_else(|| {
-        let stat = heaptape_proc::read::stat(pid).ok()?;
+        let stat = heaptape_proc::read::stat(pid?).ok()?;
         (stat.state == 'Z').then_some(stat.exit_code).flatten()
     })?;
     Some(Exit::from_wait_status(status))
@@ -88,7 +88,7 @@ mod tests {
         let fd = watch(child.id());
         let mut seen = None;
         for _ in 0..500 {
-            seen = status(child.id(), fd.as_ref());
+            seen = status(Some(child.id()), fd.as_ref());
             if seen.is_some() {
                 break;
             }

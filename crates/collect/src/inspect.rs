@@ -69,7 +69,12 @@ impl Inspector {
 
     /// Asks about a process that has just become a new program. What is known already is said at once;
     /// `None` when the answer comes later.
-    fn ask(&mut self, place: usize, pid: u32, command: &[String]) -> Option<Option<String>> {
+    fn ask(
+        &mut self,
+        place: usize,
+        pid: Option<u32>,
+        command: &[String],
+    ) -> Option<Option<String>> {
         const NOTHING: Option<Option<String>> = Some(None);
         let Some(file) = open(pid, command) else { return NOTHING };
         let Ok(meta) = file.metadata() else { return NOTHING };
@@ -113,7 +118,7 @@ impl Recorder {
     /// Begins to look at the executable of a process that has just become a new program.
     pub(crate) fn inspect(&mut self, place: usize) {
         let process = &mut self.processes[place];
-        let answer = self.inspector.ask(place, process.start.pid, &process.start.command);
+        let answer = self.inspector.ask(place, process.pid, &process.start.command);
         process.is_being_inspected = answer.is_none();
         process.gap = answer.flatten();
     }
@@ -139,8 +144,8 @@ impl Recorder {
 
 /// The executable of a process: the kernel's own link, which also leads to a file that is gone or in
 /// another root; for a process that is gone, the file by its name.
-fn open(pid: u32, command: &[String]) -> Option<File> {
-    read::executable(pid).ok().or_else(|| {
+fn open(pid: Option<u32>, command: &[String]) -> Option<File> {
+    pid.and_then(|pid| read::executable(pid).ok()).or_else(|| {
         let path = find(OsStr::new(command.first()?), Path::new(""))?;
         File::open(path).ok()
     })

@@ -2,12 +2,14 @@
 //! that the capture library could not get into. It is named, with the reason; so is one that became
 //! a covered program in its turn.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptape_tape::Uncovered;
 use heaptape_wire::session::{Arena, INTENTS};
 
+use crate::namespace::{Namespaces, Who};
 use crate::obstacle;
 
 /// How long a new program may take to register before it counts as uncovered.
@@ -15,7 +17,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// An announcement that has been seen.
 struct Open {
-    pid: u32,
+    who: Who,
+    /// Its number in our namespace; none when it was gone before that was found.
+    pid: Option<u32>,
     /// The command, as far as it is known.
     words: Vec<String>,
     /// The program's file, if there is one.
@@ -47,9 +51,9 @@ impl Intents {
         Intents { open: (0..INTENTS).map(|_| None).collect(), expected: None }
     }
 
-    /// The command was started as `pid`; it has to register, too.
-    pub(crate) fn expect(&mut self, pid: u32, command: Vec<String>) {
-        self.expected = Some(Open::new(pid, command, 0, true));
+    /// The command was started; it has to register, too.
+    pub(crate) fn expect(&mut self, who: Who, command: Vec<String>) {
+        self.expected = Some(Open::new(who, Some(who.pid), command, 0, true));
     }
 
     /// Whether a program may still be on its way to register, also one that announced itself since the
@@ -69,29 +73,37 @@ impl Intents {
 
     /// Processes that are, or are about to be, named here.
     pub(crate) fn named(&self) -> impl Iterator<Item = u32> + '_ {
-        self.open.iter().flatten().chain(&self.expected).map(|open| open.pid)
+        self.open.iter().flatten().chain(&self.expected).filter_map(|open| open.pid)
     }
 
     /// First in a round, before the arrivals are looked up: which of the announced processes are gone.
     /// What they registered is then among the arrivals.
     pub(crate) fn notice_gone(&mut self) {
         for open in self.open.iter_mut().flatten().chain(&mut self.expected) {
-            open.is_gone = heaptape_proc::read::stat(open.pid).map_or(true, |s| s.state == 'Z');
+            let stat = open.pid.and_then(|pid| heaptape_proc::read::stat(pid).ok());
+            open.is_gone = stat.is_none_or(|stat| stat.state == 'Z');
         }
     }
 
     /// Second, after the arrivals were looked up and before they are admitted: new announcements.
     /// Whoever is among the arrivals announced before, and does not count as registered yet.
-    pub(crate) fn observe(&mut self, arena: Arena, programs: impl Fn(u32) -> u64) {
+    pub(crate) fn observe(
+        &mut self,
+        arena: Arena,
+        namespaces: &Namespaces,
+        programs: impl Fn(Who) -> u64,
+    ) {
         for (index, place) in self.open.iter_mut().enumerate() {
             let intent = arena.intent(index);
             match (intent.pid(), &place) {
                 // Taken back by the program: the exec failed.
                 (None, _) => *place = None,
-                (Some(pid), Some(open)) if open.pid == pid => {}
+                (Some(pid), Some(open)) if open.who.pid == pid => {}
                 (Some(pid), _) => {
+                    let who = namespaces.who(intent.namespace(), pid);
+                    let pid = namespaces.pid(who, &[], &HashSet::new());
                     let words = vec![text(intent.file())];
-                    *place = Some(Open::new(pid, words, programs(pid), intent.is_spawned()));
+                    *place = Some(Open::new(who, pid, words, programs(who), intent.is_spawned()));
                 }
             }
         }
@@ -102,17 +114,17 @@ impl Intents {
     pub(crate) fn judge(
         &mut self,
         arena: Arena,
-        programs: impl Fn(u32) -> u64,
+        programs: impl Fn(Who) -> u64,
         mut missed: impl FnMut(Missed),
     ) {
         if let Some(open) = &mut self.expected
-            && open.is_settled(programs(open.pid), &mut missed)
+            && open.is_settled(programs(open.who), &mut missed)
         {
             self.expected = None;
         }
         for (index, place) in self.open.iter_mut().enumerate() {
             if let Some(open) = place
-                && open.is_settled(programs(open.pid), &mut missed)
+                && open.is_settled(programs(open.who), &mut missed)
             {
                 *place = None;
                 arena.intent(index).clear();
@@ -122,12 +134,12 @@ impl Intents {
 }
 
 impl Open {
-    fn new(pid: u32, words: Vec<String>, before: u64, spawned: bool) -> Open {
+    fn new(who: Who, pid: Option<u32>, words: Vec<String>, before: u64, spawned: bool) -> Open {
         // An exec leaves the working directory as it is.
-        let directory = heaptape_proc::read::cwd(pid).unwrap_or_default();
+        let directory = pid.and_then(|pid| heaptape_proc::read::cwd(pid).ok()).unwrap_or_default();
         let path = words.first().and_then(|file| obstacle::find(file.as_ref(), &directory));
         let (since, is_gone, reported) = (Instant::now(), false, false);
-        Open { pid, words, path, before, spawned, since, is_gone, reported }
+        Open { who, pid, words, path, before, spawned, since, is_gone, reported }
     }
 
     /// Whether nothing more is to be expected; reports a process that can't be covered, once.
@@ -137,7 +149,7 @@ impl Open {
             // What registered may be what the announced program became.
             let why = self.path.as_deref().and_then(obstacle::shown);
             if let Some(why) = why.filter(|_| !self.reported) {
-                let uncovered = Uncovered { pid: self.pid, command: self.words.clone(), why };
+                let uncovered = Uncovered { pid: self.number(), command: self.words.clone(), why };
                 missed(Missed { uncovered, is_replaced: true });
             }
             return true;
@@ -149,13 +161,19 @@ impl Open {
         self.is_gone
     }
 
+    /// Its number in our namespace, or, where it was gone too soon, in its own.
+    fn number(&self) -> u32 {
+        self.pid.unwrap_or(self.who.pid)
+    }
+
     fn describe(&self) -> Uncovered {
-        let command = heaptape_proc::read::cmdline(self.pid)
-            .ok()
+        let command = self
+            .pid
+            .and_then(|pid| heaptape_proc::read::cmdline(pid).ok())
             .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
             .filter(|words: &Vec<String>| !words.is_empty())
             .unwrap_or_else(|| self.words.clone());
-        Uncovered { pid: self.pid, command, why: obstacle::why(self.path.as_deref()) }
+        Uncovered { pid: self.number(), command, why: obstacle::why(self.path.as_deref()) }
     }
 }
 

@@ -27,6 +27,7 @@ mod intents;
 mod launch;
 mod limits;
 mod merge;
+mod namespace;
 mod obstacle;
 mod output;
 mod probe;

@@ -15,6 +15,7 @@ use crate::arena::Chunk;
 use crate::drain::{Lane, Source};
 use crate::exit::{self, Exit};
 use crate::merge::{Stream, merge};
+use crate::namespace::Who;
 use crate::sink::Sink;
 
 /// Events that go to the tape together.
@@ -23,8 +24,13 @@ const BATCH: usize = 32;
 /// A process that is, or was, recorded.
 pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
-    /// What was known of it when it was first seen.
+    /// What was known of it when it was first seen. Its pid is ours for it, or, where it was gone too
+    /// soon, its own.
     pub(crate) start: ProcessStart,
+    /// How it knows itself.
+    pub(crate) who: Who,
+    /// Its number in our namespace; none when it was gone before that was found.
+    pub(crate) pid: Option<u32>,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
@@ -47,7 +53,7 @@ pub(crate) struct Process {
     closed: Totals,
     forks: HashMap<u64, (ForkPoint, Instant)>,
     /// Children that this process has waited for, with their wait status.
-    pub(crate) children: Vec<(u32, i32)>,
+    children: Vec<(u32, i32)>,
     begun: Option<Begun>,
     batch: Vec<Event>,
 }
@@ -68,17 +74,21 @@ struct Begun {
 }
 
 impl Process {
-    /// A process that registered in `slot`, first seen in the round `since`.
+    /// A process that registered in `slot`, first seen in the round `since`; `pid` is its number in our
+    /// namespace, if it is not gone.
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
+        (who, pid): (Who, Option<u32>),
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {
         Process {
             number,
-            watch: exit::watch(start.pid),
+            watch: pid.and_then(exit::watch),
             start,
+            who,
+            pid,
             slot,
             generation,
             since,
@@ -146,6 +156,12 @@ impl Process {
         };
         let merged = merge(&mut self.lanes, all, &mut |lane| lane.pull(source), &mut stream);
         merged.and(stream.write_batch())
+    }
+
+    /// How children ended, as this process was told when it waited for them.
+    pub(crate) fn take_statuses(&mut self) -> impl Iterator<Item = (Who, i32)> + '_ {
+        let namespace = self.who.namespace;
+        self.children.drain(..).map(move |(pid, status)| (Who { namespace, pid }, status))
     }
 
     /// The point of an announced fork.

@@ -15,6 +15,7 @@ use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
+use crate::namespace::Namespaces;
 use crate::output::{OpenOutput, Output};
 use crate::recorder::Recorder;
 use crate::signals::Signals;
@@ -134,7 +135,8 @@ fn start(
     let inspector = Inspector::start()?;
     let child = recording.launch.spawn(arena.session_path(), limits)?;
     let mut intents = Intents::new();
-    intents.expect(child.id(), texts(&recording.launch.command));
+    let namespaces = Namespaces::new(arena.session_path());
+    intents.expect(namespaces.here(child.id()), texts(&recording.launch.command));
     Ok((child, Recorder::new(arena, clock, tape, intents, inspector)))
 }
 

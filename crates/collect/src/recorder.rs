@@ -19,6 +19,7 @@ use crate::drain::Source;
 use crate::exit::Exit;
 use crate::inspect::Inspector;
 use crate::intents::Intents;
+use crate::namespace::{Namespaces, Who};
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
 use crate::sample::Sampling;
@@ -59,8 +60,9 @@ pub(crate) struct Recorder {
     pub(crate) live: Vec<usize>,
     /// Every process by its slot and generation.
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
-    /// How often each pid has registered with a new program.
-    pub(crate) programs: HashMap<u32, u64>,
+    /// How often each process has registered with a new program.
+    pub(crate) programs: HashMap<Who, u64>,
+    pub(crate) namespaces: Namespaces,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -69,7 +71,7 @@ pub(crate) struct Recorder {
     pub(crate) waited: u64,
     pub(crate) uncovered: usize,
     /// How processes ended, from those that waited for them.
-    pub(crate) statuses: HashMap<u32, i32>,
+    pub(crate) statuses: HashMap<Who, i32>,
     pub(crate) turned_away: u32,
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
@@ -90,6 +92,7 @@ impl Recorder {
         intents: Intents,
         inspector: Inspector,
     ) -> Recorder {
+        let namespaces = Namespaces::new(arena.session_path());
         let now = Instant::now();
         Recorder {
             arena,
@@ -102,6 +105,7 @@ impl Recorder {
             live: Vec::new(),
             by_slot: HashMap::new(),
             programs: HashMap::new(),
+            namespaces,
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,
@@ -194,7 +198,7 @@ impl Recorder {
         self.intents.notice_gone();
         let arrivals = self.arrivals();
         let programs = &self.programs;
-        self.intents.observe(self.arena.arena(), |pid| count(programs, pid));
+        self.intents.observe(self.arena.arena(), &self.namespaces, |who| count(programs, who));
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         if seen > 0 || changed {
@@ -237,7 +241,7 @@ impl Recorder {
             for &i in &self.live {
                 let source = &mut Source::new(&self.arena, &mut self.done);
                 self.processes[i].merge(&mut self.tape, source, false)?;
-                self.statuses.extend(self.processes[i].children.drain(..));
+                self.statuses.extend(self.processes[i].take_statuses());
             }
             self.forget_done();
         }
@@ -318,7 +322,10 @@ impl Recorder {
             if !process.holds_chunks() {
                 continue;
             }
-            let Ok(tasks) = read::tasks(process.start.pid) else { continue };
+            let Some(pid) = process.pid else { continue };
+            let is_here = self.namespaces.is_here(process.who);
+            let tasks = if is_here { read::tasks(pid) } else { read::inner_tasks(pid) };
+            let Ok(tasks) = tasks else { continue };
             if tasks.is_empty() {
                 continue;
             }

@@ -89,7 +89,8 @@ impl Recorder {
         if process.gone.is_some() {
             return Ok(());
         }
-        match take(process.start.pid, self.clock.now(), with_pages) {
+        let Some(pid) = process.pid else { return Ok(()) };
+        match take(pid, self.clock.now(), with_pages) {
             Some(sample) => self.tape.sample(process.number, &sample),
             None => Ok(()),
         }

@@ -58,6 +58,28 @@ pub fn tasks(pid: u32) -> Result<Vec<u32>, Error> {
     Ok(ids)
 }
 
+/// The ids of the threads as they know them, in the innermost pid namespace.
+pub fn inner_tasks(pid: u32) -> Result<Vec<u32>, Error> {
+    let inner = |task: u32| {
+        let status = text(pid, &format!("task/{task}/status")).ok()?;
+        status::parse(&status).nspid.last().copied()
+    };
+    Ok(tasks(pid)?.into_iter().filter_map(inner).collect())
+}
+
+/// The inode of the process's pid namespace; `None` when it has ended, or we may not look.
+pub fn pid_namespace(pid: u32) -> Option<u64> {
+    let link = fs::read_link(path(pid, "ns/pid")).ok()?;
+    // It reads `pid:[4026531836]`.
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The ids of all processes.
+pub fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// The ids of the live children of all threads, ascending. Children that end while this reads may
 /// hide others. [`Error::Missing`] on kernels that are built without the file.
 pub fn children(pid: u32) -> Result<Vec<u32>, Error> {

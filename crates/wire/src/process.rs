@@ -61,6 +61,8 @@ pub struct Registration {
     pub fork: u32,
     /// Registrations of the session before this one.
     pub order: u32,
+    /// The inode of its pid namespace; 0 when it can't tell.
+    pub namespace: u64,
 }
 
 /// A slot of the process table.
@@ -78,6 +80,7 @@ pub struct ProcessSlot {
     detached: AtomicU32,
     gap: AtomicU32,
     gap_len: AtomicU32,
+    namespace: AtomicU64,
     /// One bit a thread number that may be used again, set by the collector.
     reusable: [AtomicU64; THREADS / 64],
     command: [AtomicU64; COMMAND_BYTES / 8],
@@ -149,6 +152,7 @@ impl ProcessSlot {
         self.parent_generation.store(r.parent_generation, Ordering::Relaxed);
         self.fork.store(r.fork, Ordering::Relaxed);
         self.order.store(r.order, Ordering::Relaxed);
+        self.namespace.store(r.namespace, Ordering::Relaxed);
         self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
     }
 
@@ -167,6 +171,7 @@ impl ProcessSlot {
             parent_generation: self.parent_generation.load(Ordering::Relaxed),
             fork: self.fork.load(Ordering::Relaxed),
             order: self.order.load(Ordering::Relaxed),
+            namespace: self.namespace.load(Ordering::Relaxed),
         })
     }
 

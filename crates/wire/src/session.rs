@@ -187,6 +187,7 @@ pub struct Intent {
     len: AtomicU32,
     spawned: AtomicU32,
     _pad: AtomicU32,
+    namespace: AtomicU64,
     text: [AtomicU64; INTENT_TEXT / 8],
 }
 
@@ -199,8 +200,10 @@ impl Intent {
         self.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Process: names the file it is about to run, or (`spawned`) that a new process already runs.
-    pub fn announce(&self, file: impl Iterator<Item = u8>, spawned: bool) {
+    /// Process: names the file it is about to run, or (`spawned`) that a new process already runs;
+    /// `namespace` is the pid namespace of the process id.
+    pub fn announce(&self, file: impl Iterator<Item = u8>, spawned: bool, namespace: u64) {
+        self.namespace.store(namespace, Ordering::Relaxed);
         self.spawned.store(u32::from(spawned), Ordering::Relaxed);
         let mut len = 0;
         let mut word = 0u64;
@@ -225,6 +228,11 @@ impl Intent {
     pub fn pid(&self) -> Option<u32> {
         let pid = self.pid.load(Ordering::Acquire);
         (pid != 0 && self.len.load(Ordering::Acquire) != 0).then_some(pid)
+    }
+
+    /// Collector: the pid namespace of the process id; 0 when it is not known.
+    pub fn namespace(&self) -> u64 {
+        self.namespace.load(Ordering::Relaxed)
     }
 
     /// Collector: whether the process was spawned with the file, and did not announce it itself.

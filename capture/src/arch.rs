@@ -8,16 +8,20 @@ use core::arch::{asm, global_asm};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("heaptape runs on x86-64 Linux only; other systems have no capture library yet");
 
-pub const SYS_OPEN: usize = 2;
 pub const SYS_CLOSE: usize = 3;
 pub const SYS_MMAP: usize = 9;
+pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
+pub const SYS_ACCESS: usize = 21;
 pub const SYS_MADVISE: usize = 28;
 pub const SYS_NANOSLEEP: usize = 35;
 pub const SYS_GETPID: usize = 39;
 pub const SYS_GETPPID: usize = 110;
+pub const SYS_MUNLOCK: usize = 150;
 pub const SYS_GETTID: usize = 186;
+pub const SYS_PRLIMIT64: usize = 302;
 pub const SYS_READLINK: usize = 89;
+pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.
@@ -44,6 +48,17 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
 pub fn ask(number: usize) -> u32 {
     // SAFETY: only used for getpid, getppid and gettid, which touch nothing.
     unsafe { syscall(number, [0; 6]) as u32 }
+}
+
+/// The kernel's number of the thread, as libc has noted it for itself; what is read is right only in
+/// versions of glibc that keep it there.
+pub fn noted_thread() -> u32 {
+    let number: u32;
+    // SAFETY: reads a word of the thread's own descriptor, which is longer than that.
+    unsafe {
+        asm!("mov {0:e}, dword ptr fs:[0x2d0]", out(reg) number, options(nostack, readonly, preserves_flags));
+    }
+    number
 }
 
 /// The time stamp counter, read after every load before it has its value, and before any store after it

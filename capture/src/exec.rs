@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptape_wire::note::NoteKind;
-use heaptape_wire::session::SESSION_VARIABLE;
+use heaptape_wire::session::{How, SESSION_VARIABLE};
 
 use crate::arch::{self, exec_list, syscall};
 use crate::lifecycle::{self, announce, variable};
@@ -140,11 +140,13 @@ impl Drop for Scratch {
 struct Environment {
     scratch: Scratch,
     value: [u8; LONG_VALUE],
+    /// The library's file can't be reached from here, as in another root directory.
+    unreachable: bool,
 }
 
 impl Environment {
     fn new() -> Environment {
-        Environment { scratch: Scratch::new(), value: [0; LONG_VALUE] }
+        Environment { scratch: Scratch::new(), value: [0; LONG_VALUE], unreachable: false }
     }
 
     /// `given` itself where nothing is missing, else a copy with what is.
@@ -166,8 +168,12 @@ impl Environment {
             let has_session = variable(given, SESSION_VARIABLE)
                 .is_some_and(|value| value.to_bytes() == own_session);
             let present = variable(given, PRELOAD).map(CStr::to_bytes).unwrap_or_default();
+            self.unreachable = !is_there(preload.add(PRELOAD.len() + 1));
             let is_first = parts(present).next() == Some(own_preload);
-            if has_session && is_first {
+            let is_named = parts(present).any(|part| part == own_preload);
+            // The loader would complain about a file that it can't find.
+            let is_fine = if self.unreachable { !is_named } else { has_session && is_first };
+            if is_fine {
                 return given;
             }
             let mut count = 0;
@@ -187,17 +193,21 @@ impl Environment {
             if !self.join(own_preload, present) {
                 return given;
             }
-            self.scratch.push(self.value.as_ptr().cast());
+            if self.value[PRELOAD.len() + 1] != 0 {
+                self.scratch.push(self.value.as_ptr().cast());
+            }
             self.scratch.list()
         }
     }
 
-    /// Writes `LD_PRELOAD=ours:theirs` into the buffer, if it fits. Whatever the program put before ours
-    /// comes behind it: an allocator in front would keep every call from it.
+    /// Writes `LD_PRELOAD=ours:theirs` into the buffer, if it fits; ours only where it can be reached.
+    /// Whatever the program put before ours comes behind it: an allocator in front would keep every call
+    /// from it.
     fn join(&mut self, ours: &[u8], theirs: &[u8]) -> bool {
         let theirs = parts(theirs).filter(|part| *part != ours);
-        let words = [PRELOAD.as_bytes(), b"=", ours].into_iter();
-        let words = words.chain(theirs.flat_map(|part| [&b":"[..], part]));
+        let all = (!self.unreachable).then_some(ours).into_iter().chain(theirs).enumerate();
+        let words = all.flat_map(|(i, part)| [if i == 0 { &b""[..] } else { b":" }, part]);
+        let words = [PRELOAD.as_bytes(), b"="].into_iter().chain(words);
         let mut length = 0;
         for word in words {
             let Some(to) = self.value.get_mut(length..length + word.len()) else { return false };
@@ -207,6 +217,16 @@ impl Environment {
         // The buffer was zero, and one byte of it must still be.
         length < LONG_VALUE
     }
+}
+
+/// Whether a file can be reached; taken for granted where we may not ask.
+///
+/// # Safety
+/// `file` is a C string.
+unsafe fn is_there(file: Text) -> bool {
+    // SAFETY: reads the string.
+    lifecycle::is_sandboxed()
+        || unsafe { syscall(arch::SYS_ACCESS, [file as usize, 0, 0, 0, 0, 0]) } == 0
 }
 
 /// The files that a value of `LD_PRELOAD` names.
@@ -261,7 +281,8 @@ unsafe fn become_file(file: Text, given: List, call: impl FnOnce(List) -> c_int)
     // SAFETY: as promised.
     let (name, complete) = unsafe { (name_of(file), environment.complete(given)) };
     thread::note(NoteKind::Exec, 0, &[], name);
-    let intent = announce(arch::ask(arch::SYS_GETPID), name, false);
+    let how = How { unreachable: environment.unreachable, ..How::default() };
+    let intent = announce(arch::ask(arch::SYS_GETPID), name, how);
     let result = call(complete);
     if let Some(intent) = intent {
         intent.clear();
@@ -402,10 +423,11 @@ fn no_room() -> c_int {
 ///
 /// # Safety
 /// `pid` is null or was written by the spawn; `file` is a C string.
-unsafe fn spawned(result: c_int, pid: *const c_int, file: Text) {
+unsafe fn spawned(result: c_int, pid: *const c_int, file: Text, unreachable: bool) {
     if result == 0 && !pid.is_null() {
+        let how = How { spawned: true, unreachable, ..How::default() };
         // SAFETY: as promised.
-        unsafe { announce(*pid as u32, name_of(file), true) };
+        unsafe { announce(*pid as u32, name_of(file), how) };
     }
 }
 
@@ -428,7 +450,7 @@ macro_rules! spawn {
                 let envp = environment.complete(envp);
                 let result = next_call!($symbol, pid => *mut c_int, file => Text, actions => usize,
                     attributes => usize, argv => List, envp => List);
-                spawned(result, pid, file);
+                spawned(result, pid, file, environment.unreachable);
                 result
             }
         }

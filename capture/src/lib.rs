@@ -20,6 +20,8 @@ mod children;
 mod exec;
 mod hooks;
 mod lifecycle;
+mod limits;
+mod locking;
 mod mappings;
 mod marks;
 mod modules;

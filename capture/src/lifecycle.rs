@@ -9,13 +9,16 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::chunk::Owner;
+use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
 use heaptape_wire::note::NoteKind;
-use heaptape_wire::process::{Origin, Registration, SLOTS, THREADS};
-use heaptape_wire::session::{ARENA_BYTES, Arena, INTENTS, Intent, SESSION_VARIABLE, Stamp};
+use heaptape_wire::process::{Origin, Registration, SLOT_BYTES, SLOTS, THREADS};
+use heaptape_wire::session::{
+    ARENA_BYTES, Arena, EXTENTS_AT, How, INTENTS, Intent, SESSION_VARIABLE, SLOTS_AT, Stamp,
+};
 
 use crate::arch::{self, syscall};
 use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, ThreadSlot, UNSTAMPED};
-use crate::{exec, modules, next};
+use crate::{exec, limits, modules, next};
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -39,6 +42,10 @@ pub struct State {
     forks: AtomicUsize,
     /// The inode of the pid namespace that the process's numbers are of; 0 when it is not known.
     namespace: AtomicUsize,
+    /// The process id.
+    pid: AtomicU32,
+    /// 1 when libc notes the numbers of threads where we look for them.
+    notes_threads: AtomicU32,
 }
 
 /// The process's own state.
@@ -50,6 +57,8 @@ pub static STATE: State = State {
     sandboxed: AtomicU32::new(0),
     forks: AtomicUsize::new(0),
     namespace: AtomicUsize::new(0),
+    pid: AtomicU32::new(0),
+    notes_threads: AtomicU32::new(0),
 };
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
@@ -94,14 +103,60 @@ pub fn is_covered() -> bool {
     STATE.mode.load(Ordering::Acquire) == RECORDING && arena().session().is_open()
 }
 
+/// The process id, as it was when the process registered.
+pub fn registered_pid() -> u32 {
+    STATE.pid.load(Ordering::Relaxed)
+}
+
+/// The kernel's number of this thread. In a sandbox it is the one that libc has noted, if that was found
+/// right before.
+pub fn own_thread() -> u32 {
+    let noted = arch::noted_thread();
+    if is_sandboxed() && STATE.notes_threads.load(Ordering::Relaxed) != 0 {
+        return noted;
+    }
+    let asked = arch::ask(arch::SYS_GETTID);
+    STATE.notes_threads.store(u32::from(noted == asked), Ordering::Relaxed);
+    asked
+}
+
+/// Whether the program has asked for a sandbox.
+pub fn is_sandboxed() -> bool {
+    STATE.sandboxed.load(Ordering::Relaxed) != 0
+}
+
+/// What is mapped, as start and length. Only while covered.
+pub fn mapped() -> [(usize, usize); 2] {
+    let private = PRIVATE.load(Ordering::Relaxed) as usize;
+    [(arena().base() as usize, ARENA_BYTES), (private, size_of::<Private>())]
+}
+
+/// Parts of the arena in which nothing is offered yet, nor will be within the next moments. Only while
+/// covered.
+pub fn unused() -> [(usize, usize); 2] {
+    /// Offered meanwhile at the most: bytes of process slots, and of chunks.
+    const SOON: (usize, usize) = (256 * SLOT_BYTES, 64 * LARGE_BYTES);
+    let session = arena().session();
+    let word = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
+    let slots = SLOTS_AT + word(&session.slots_ready) * SLOT_BYTES + SOON.0;
+    let smalls = word(&session.small_end).div_ceil(SMALL_PER_EXTENT);
+    let chunks = EXTENTS_AT + word(&session.large_end).max(smalls) * LARGE_BYTES + SOON.1;
+    let base = arena().base() as usize;
+    [
+        (base + slots, EXTENTS_AT.saturating_sub(slots)),
+        (base + chunks, ARENA_BYTES.saturating_sub(chunks)),
+    ]
+}
+
 /// Announces that process `pid` becomes, or was started as, `file`.
-pub fn announce(pid: u32, file: &[u8], spawned: bool) -> Option<&'static Intent> {
+pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> {
     if !is_covered() {
         return None;
     }
     let intent = (0..INTENTS).map(|i| arena().intent(i)).find(|intent| intent.claim(pid))?;
-    let namespace = STATE.namespace.load(Ordering::Relaxed) as u64;
-    intent.announce(file.iter().copied(), spawned, namespace);
+    how.order = arena().session().registered.load(Ordering::Acquire);
+    how.namespace = STATE.namespace.load(Ordering::Relaxed) as u64;
+    intent.announce(file.iter().copied(), how);
     Some(intent)
 }
 
@@ -119,7 +174,7 @@ fn join() -> bool {
     }
     // SAFETY: a null-terminated array of C strings.
     let joined = unsafe { variable(environment, SESSION_VARIABLE) }
-        .is_some_and(|path| map_arena(path) && map_private());
+        .is_some_and(|path| limits::make_room() && map_arena(path) && map_private());
     let recording = joined && register(Origin::Exec);
     if recording {
         // SAFETY: as above.
@@ -167,6 +222,7 @@ pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Opt
 }
 
 fn map_arena(path: &CStr) -> bool {
+    const AT_FDCWD: usize = -100isize as usize;
     const O_RDWR_CLOEXEC: usize = 0o2000002;
     const PROT_READ_WRITE: usize = 3;
     const MAP_SHARED: usize = 1;
@@ -174,7 +230,9 @@ fn map_arena(path: &CStr) -> bool {
     // SAFETY: opens and maps a file; nothing of the program's is touched, and the descriptor is
     // closed again.
     unsafe {
-        let fd = syscall(arch::SYS_OPEN, [path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0, 0]);
+        // As the loader opens files: a filter that came with the process lets that through.
+        let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
+        let fd = syscall(arch::SYS_OPENAT, open);
         if fd < 0 {
             return false;
         }
@@ -221,10 +279,16 @@ fn map_private() -> bool {
 /// Takes a process slot and says who we are.
 fn register(origin: Origin) -> bool {
     let session = arena().session();
-    let pid = arch::ask(arch::SYS_GETPID);
+    // In a sandbox nobody is asked: after a fork the only thread has the number of the process.
+    let pid = match origin {
+        Origin::Fork if is_sandboxed() => own_thread(),
+        _ => arch::ask(arch::SYS_GETPID),
+    };
+    STATE.pid.store(pid, Ordering::Relaxed);
     let registration = Registration {
         pid,
-        ppid: arch::ask(arch::SYS_GETPPID),
+        // A filter may forbid to ask; of a fork the parent is known in any case.
+        ppid: if is_sandboxed() { 0 } else { arch::ask(arch::SYS_GETPPID) },
         origin,
         parent_slot: STATE.slot.load(Ordering::Relaxed),
         parent_generation: STATE.generation.load(Ordering::Relaxed),
@@ -261,8 +325,8 @@ fn register(origin: Origin) -> bool {
 fn pid_namespace() -> usize {
     let mut text = [0u8; 64];
     let link = c"/proc/self/ns/pid".as_ptr() as usize;
-    if STATE.sandboxed.load(Ordering::Relaxed) != 0 {
-        return 0;
+    if is_sandboxed() {
+        return STATE.namespace.load(Ordering::Relaxed);
     }
     // SAFETY: writes at most the text's length into it.
     unsafe { syscall(arch::SYS_READLINK, [link, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };

@@ -460,7 +460,7 @@ impl ThreadSlot {
                 chunk: core::ptr::null(),
                 first: 0,
                 time: 0,
-                tid: arch::ask(arch::SYS_GETTID),
+                tid: lifecycle::own_thread(),
                 short: ShortOfMemory::NONE,
                 number,
             });

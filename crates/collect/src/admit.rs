@@ -81,7 +81,7 @@ impl Recorder {
         let time = self.clock.now();
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
-        self.start_process((slot, generation), start, (who, pid))?;
+        self.start_process((slot, generation), start, (who, pid), registration.order)?;
         Ok(true)
     }
 
@@ -120,7 +120,7 @@ impl Recorder {
         let (parent, time) = (Some(number), self.clock.now());
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
-        self.start_process((slot, generation), start, (who, pid))?;
+        self.start_process((slot, generation), start, (who, pid), registration.order)?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -146,19 +146,20 @@ impl Recorder {
     }
 
     /// Begins the row of a process, which knows itself as told and, unless it is gone already, has a
-    /// number for us; its slot is told with the slot's generation.
+    /// number for us, and its place among all registrations; its slot is told with the slot's generation.
     pub(crate) fn start_process(
         &mut self,
         slot: (u16, u32),
         start: ProcessStart,
         (who, pid): (Who, Option<u32>),
+        order: u32,
     ) -> Result<(), Error> {
         let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
-            *self.programs.entry(who).or_default() += 1;
+            self.programs.insert(who, order);
         }
         self.processes.push(Process::new(number, start, (who, pid), slot, self.round));
         self.live.push(place);

@@ -1,6 +1,5 @@
 //! Processes as they go: ended, become another program, or never covered.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,6 @@ use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
 use crate::intents::Missed;
-use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -109,7 +107,7 @@ impl Recorder {
         let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
-            |who| count(programs, who),
+            |who| programs.get(&who).copied(),
             |missed| found.push(missed),
         );
         for Missed { uncovered, is_replaced } in found {
@@ -155,11 +153,6 @@ impl Recorder {
         self.uncovered += 1;
         self.tape.uncovered(uncovered)
     }
-}
-
-/// How often a process has registered with a new program.
-pub(crate) fn count(programs: &HashMap<Who, u64>, who: Who) -> u64 {
-    programs.get(&who).copied().unwrap_or(0)
 }
 
 /// Whether a process has ended: its descriptor is readable, or there never was one.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptape_tape::Uncovered;
-use heaptape_wire::session::{Arena, INTENTS};
+use heaptape_wire::session::{Arena, How, INTENTS};
 
 use crate::namespace::{Namespaces, Who};
 use crate::obstacle;
@@ -24,9 +24,7 @@ struct Open {
     words: Vec<String>,
     /// The program's file, if there is one.
     path: Option<PathBuf>,
-    /// New programs that had registered with this pid when the announcement was first seen.
-    before: u64,
-    spawned: bool,
+    how: How,
     since: Instant,
     is_gone: bool,
     reported: bool,
@@ -53,7 +51,8 @@ impl Intents {
 
     /// The command was started; it has to register, too.
     pub(crate) fn expect(&mut self, who: Who, command: Vec<String>) {
-        self.expected = Some(Open::new(who, Some(who.pid), command, 0, true));
+        let how = How { spawned: true, ..How::default() };
+        self.expected = Some(Open::new((who, Some(who.pid)), command, how));
     }
 
     /// Whether a program may still be on its way to register, also one that announced itself since the
@@ -85,14 +84,8 @@ impl Intents {
         }
     }
 
-    /// Second, after the arrivals were looked up and before they are admitted: new announcements.
-    /// Whoever is among the arrivals announced before, and does not count as registered yet.
-    pub(crate) fn observe(
-        &mut self,
-        arena: Arena,
-        namespaces: &Namespaces,
-        programs: impl Fn(Who) -> u64,
-    ) {
+    /// Second: new announcements.
+    pub(crate) fn observe(&mut self, arena: Arena, namespaces: &Namespaces) {
         for (index, place) in self.open.iter_mut().enumerate() {
             let intent = arena.intent(index);
             match (intent.pid(), &place) {
@@ -100,10 +93,11 @@ impl Intents {
                 (None, _) => *place = None,
                 (Some(pid), Some(open)) if open.who.pid == pid => {}
                 (Some(pid), _) => {
-                    let who = namespaces.who(intent.namespace(), pid);
+                    let how = intent.how();
+                    let who = namespaces.who(how.namespace, pid);
                     let pid = namespaces.pid(who, &[], &HashSet::new());
                     let words = vec![text(intent.file())];
-                    *place = Some(Open::new(who, pid, words, programs(who), intent.is_spawned()));
+                    *place = Some(Open::new((who, pid), words, how));
                 }
             }
         }
@@ -114,7 +108,7 @@ impl Intents {
     pub(crate) fn judge(
         &mut self,
         arena: Arena,
-        programs: impl Fn(Who) -> u64,
+        programs: impl Fn(Who) -> Option<u32>,
         mut missed: impl FnMut(Missed),
     ) {
         if let Some(open) = &mut self.expected
@@ -134,18 +128,18 @@ impl Intents {
 }
 
 impl Open {
-    fn new(who: Who, pid: Option<u32>, words: Vec<String>, before: u64, spawned: bool) -> Open {
+    fn new((who, pid): (Who, Option<u32>), words: Vec<String>, how: How) -> Open {
         // An exec leaves the working directory as it is.
         let directory = pid.and_then(|pid| heaptape_proc::read::cwd(pid).ok()).unwrap_or_default();
         let path = words.first().and_then(|file| obstacle::find(file.as_ref(), &directory));
         let (since, is_gone, reported) = (Instant::now(), false, false);
-        Open { who, pid, words, path, before, spawned, since, is_gone, reported }
+        Open { who, pid, words, path, how, since, is_gone, reported }
     }
 
-    /// Whether nothing more is to be expected; reports a process that can't be covered, once.
-    fn is_settled(&mut self, programs: u64, missed: &mut impl FnMut(Missed)) -> bool {
+    /// Whether nothing more is to be expected, after what the process has `last` registered with; reports a process that can't be covered, once.
+    fn is_settled(&mut self, last: Option<u32>, missed: &mut impl FnMut(Missed)) -> bool {
         // A spawned process may have registered before its parent could announce it.
-        if programs > self.before || (self.spawned && programs > 0) {
+        if last.is_some_and(|last| last >= self.how.order || self.how.spawned) {
             // What registered may be what the announced program became.
             let why = self.path.as_deref().and_then(obstacle::shown);
             if let Some(why) = why.filter(|_| !self.reported) {
@@ -173,7 +167,12 @@ impl Open {
             .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
             .filter(|words: &Vec<String>| !words.is_empty())
             .unwrap_or_else(|| self.words.clone());
-        Uncovered { pid: self.number(), command, why: obstacle::why(self.path.as_deref()) }
+        let why = if self.how.unreachable {
+            "the library's file can't be reached from its root directory".into()
+        } else {
+            obstacle::why(self.path.as_deref())
+        };
+        Uncovered { pid: self.number(), command, why }
     }
 }
 

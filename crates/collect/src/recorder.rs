@@ -14,7 +14,6 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, FreeChunks, SharedArena};
 use crate::clock::Clock;
-use crate::depart::count;
 use crate::drain::Source;
 use crate::exit::Exit;
 use crate::inspect::Inspector;
@@ -60,8 +59,8 @@ pub(crate) struct Recorder {
     pub(crate) live: Vec<usize>,
     /// Every process by its slot and generation.
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
-    /// How often each process has registered with a new program.
-    pub(crate) programs: HashMap<Who, u64>,
+    /// When each process has last registered with a new program: its place among all registrations.
+    pub(crate) programs: HashMap<Who, u32>,
     pub(crate) namespaces: Namespaces,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
@@ -197,8 +196,7 @@ impl Recorder {
         // Seen before draining: all that an arrival's parent wrote before is then merged first.
         self.intents.notice_gone();
         let arrivals = self.arrivals();
-        let programs = &self.programs;
-        self.intents.observe(self.arena.arena(), &self.namespaces, |who| count(programs, who));
+        self.intents.observe(self.arena.arena(), &self.namespaces);
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         if seen > 0 || changed {

@@ -177,6 +177,19 @@ impl Session {
 /// Bytes of a file name in an announcement.
 pub const INTENT_TEXT: usize = 232;
 
+/// How a process gets its new program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// The pid namespace of the process id; 0 when it is not known.
+    pub namespace: u64,
+    /// It was spawned with the file, and did not announce it itself.
+    pub spawned: bool,
+    /// The library's file can't be reached from where the program starts.
+    pub unreachable: bool,
+    /// Registrations of the session before: the program's own, if it comes, is none of these.
+    pub order: u32,
+}
+
 /// The announcement that a process is about to become another program.
 ///
 /// A process that announced one and did not register again runs a program that can't be covered.
@@ -185,8 +198,8 @@ pub struct Intent {
     /// 0 free, otherwise the process id.
     pid: AtomicU32,
     len: AtomicU32,
-    spawned: AtomicU32,
-    _pad: AtomicU32,
+    flags: AtomicU32,
+    order: AtomicU32,
     namespace: AtomicU64,
     text: [AtomicU64; INTENT_TEXT / 8],
 }
@@ -200,11 +213,12 @@ impl Intent {
         self.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Process: names the file it is about to run, or (`spawned`) that a new process already runs;
-    /// `namespace` is the pid namespace of the process id.
-    pub fn announce(&self, file: impl Iterator<Item = u8>, spawned: bool, namespace: u64) {
-        self.namespace.store(namespace, Ordering::Relaxed);
-        self.spawned.store(u32::from(spawned), Ordering::Relaxed);
+    /// Process: names the file it is about to run, or that a new process already runs.
+    pub fn announce(&self, file: impl Iterator<Item = u8>, how: How) {
+        self.namespace.store(how.namespace, Ordering::Relaxed);
+        let flags = u32::from(how.spawned) | u32::from(how.unreachable) << 1;
+        self.flags.store(flags, Ordering::Relaxed);
+        self.order.store(how.order, Ordering::Relaxed);
         let mut len = 0;
         let mut word = 0u64;
         for byte in file.take(INTENT_TEXT) {
@@ -230,14 +244,15 @@ impl Intent {
         (pid != 0 && self.len.load(Ordering::Acquire) != 0).then_some(pid)
     }
 
-    /// Collector: the pid namespace of the process id; 0 when it is not known.
-    pub fn namespace(&self) -> u64 {
-        self.namespace.load(Ordering::Relaxed)
-    }
-
-    /// Collector: whether the process was spawned with the file, and did not announce it itself.
-    pub fn is_spawned(&self) -> bool {
-        self.spawned.load(Ordering::Relaxed) != 0
+    /// Collector: all but the file's name.
+    pub fn how(&self) -> How {
+        let flags = self.flags.load(Ordering::Relaxed);
+        How {
+            namespace: self.namespace.load(Ordering::Relaxed),
+            spawned: flags & 1 != 0,
+            unreachable: flags & 2 != 0,
+            order: self.order.load(Ordering::Relaxed),
+        }
     }
 
     /// Collector: the file's name.

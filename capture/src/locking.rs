@@ -1,0 +1,48 @@
+//! `mlockall`: the program wants its memory in RAM, and that is not the arena, of which it uses little.
+
+use core::ffi::c_int;
+
+use crate::arch::{self, syscall};
+use crate::lifecycle;
+use crate::next::{ENOSYS, Late, set_errno};
+
+const MADV_DONTNEED: usize = 4;
+const PROT_NONE: usize = 0;
+const PROT_READ_WRITE: usize = 3;
+
+/// Locks as the program asked, with the unused parts of the arena out of reach for that time, so that
+/// the kernel gives them no memory; afterwards what is ours is not locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    static NEXT: Late = Late::new(c"mlockall");
+    let address = NEXT.address();
+    if address == 0 {
+        set_errno(ENOSYS);
+        return -1;
+    }
+    let is_covered = lifecycle::is_covered() && !lifecycle::is_sandboxed();
+    let unused = if is_covered { lifecycle::unused() } else { [(0, 0); 2] };
+    protect(unused, PROT_NONE);
+    // SAFETY: the type of mlockall; forwarded as the program asked.
+    let result = unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> c_int>(address)(flags)
+    };
+    if is_covered {
+        let [(arena, bytes), (private, length)] = lifecycle::mapped();
+        // SAFETY: our own mappings; what is in them stays, since the arena is a file.
+        unsafe {
+            syscall(arch::SYS_MUNLOCK, [arena, bytes, 0, 0, 0, 0]);
+            syscall(arch::SYS_MUNLOCK, [private, length, 0, 0, 0, 0]);
+            syscall(arch::SYS_MADVISE, [arena, bytes, MADV_DONTNEED, 0, 0, 0]);
+        }
+    }
+    protect(unused, PROT_READ_WRITE);
+    result
+}
+
+fn protect(ranges: [(usize, usize); 2], protection: usize) {
+    for (start, length) in ranges.into_iter().filter(|(_, length)| *length > 0) {
+        // SAFETY: parts of our own mapping that nobody uses yet.
+        unsafe { syscall(arch::SYS_MPROTECT, [start, length, protection, 0, 0, 0]) };
+    }
+}

@@ -150,3 +150,33 @@ fn the_command_of_a_recorded_heaptape_is_named_as_recorded_by_the_other() {
     let rows = outer["processes"].as_array().expect("rows");
     assert!(rows.iter().any(|row| row["pid"] == process["pid"]), "{outer}");
 }
+
+/// A program made by a compiler that may be missing.
+fn compiled(compiler: &str, flags: &[&str], folder: &Path) -> Option<PathBuf> {
+    let (source, program) = (folder.join("foreign.c"), folder.join("foreign"));
+    let text = "#include <stdlib.h>\nint main(void) { free(malloc(10)); return 8; }\n";
+    fs::write(&source, text).expect("a source");
+    let made = Command::new(compiler).args(flags).arg(&source).arg("-o").arg(&program).output();
+    let runs = made.is_ok_and(|outcome| outcome.status.success())
+        && Command::new(&program).status().is_ok_and(|status| status.code() == Some(8));
+    runs.then_some(program)
+}
+
+#[test]
+fn programs_of_other_c_libraries_and_architectures_run_and_are_named() {
+    let cases = [("musl-gcc", &[][..], "musl"), ("cc", &["-m32"][..], "another architecture")];
+    for (compiler, flags, word) in cases {
+        let folder = scratch();
+        let Some(program) = compiled(compiler, flags, folder.path()) else {
+            skip(&format!("{compiler} {flags:?} makes no program that runs here"));
+            continue;
+        };
+        let script = "\"$0\"; exit $?";
+        let by_a_shell = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str()];
+        for command in [&[program.as_os_str()][..], &by_a_shell] {
+            let (info, outcome) = recorded(command);
+            assert_eq!(outcome.code(), 8, "{compiler}: {}", outcome.stderr_text());
+            assert!(the_uncovered(&info).1.contains(word), "{info}");
+        }
+    }
+}

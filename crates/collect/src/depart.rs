@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use heaptape_tape::{Error, Uncovered};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::Owner;
-use heaptape_wire::process as wire;
+use heaptape_wire::process::{self as wire, Registration};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::Chunk;
@@ -102,12 +102,22 @@ impl Recorder {
         self.arena.arena().slot(slot as usize).offer(generation + 1);
     }
 
-    pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
+    /// Names announced programs that are missing; those among the `arrivals`, admitted or not, are here.
+    pub(crate) fn judge_intents(
+        &mut self,
+        arrivals: &[(u16, u32, Registration)],
+    ) -> Result<(), Error> {
         let mut found: Vec<Missed> = Vec::new();
-        let programs = &self.programs;
+        let (programs, namespaces) = (&self.programs, &self.namespaces);
+        let arrived = |who| {
+            let programs =
+                arrivals.iter().map(|(_, _, r)| r).filter(|r| r.origin == wire::Origin::Exec);
+            let its = programs.filter(|r| namespaces.who(r.namespace, r.pid) == who);
+            its.map(|r| r.order).max()
+        };
         self.intents.judge(
             self.arena.arena(),
-            |who| programs.get(&who).copied(),
+            |who| programs.get(&who).copied().max(arrived(who)),
             |missed| found.push(missed),
         );
         for Missed { uncovered, is_replaced } in found {

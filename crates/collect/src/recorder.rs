@@ -203,7 +203,7 @@ impl Recorder {
             self.idle_since = Instant::now();
         }
         self.supply();
-        self.judge_intents()?;
+        self.judge_intents(&arrivals)?;
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;

@@ -4,7 +4,7 @@ use super::root;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 /// Sources are found here.
@@ -35,6 +35,25 @@ pub(crate) fn fixed_program(name: &str) -> PathBuf {
 /// `NAME.c` without a dynamic loader.
 pub(crate) fn static_program(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-static"], &sources().join(format!("{name}.c")))
+}
+
+/// `NAME.c` with a sanitizer; none where the compiler has no runtime for it.
+pub(crate) fn sanitized_program(name: &str, sanitizer: &str) -> Option<PathBuf> {
+    let flag = format!("-fsanitize={sanitizer}");
+    let probe = Command::new("cc")
+        .args([&flag, "-x", "c", "-o", "/dev/null", "-"])
+        .stdin(empty_program())
+        .output();
+    let has_runtime = probe.is_ok_and(|outcome| outcome.status.success());
+    let source = sources().join(format!("{name}.c"));
+    has_runtime.then(|| built(name, "cc", &["-std=gnu17", &flag], &source))
+}
+
+/// The source of a program that does nothing.
+fn empty_program() -> Stdio {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
+    fs::write(&path, "int main(void) { return 0; }").expect("a source");
+    File::open(path).expect("a source").into()
 }
 
 // The calls must stay calls: no removed pairs, no jump in place of a call (it would change the caller).

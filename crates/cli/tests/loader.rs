@@ -1,0 +1,153 @@
+//! What the dynamic loader can do to a program: namespaces, libraries that come and go, auditors, other preloads, odd paths.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::{library, program};
+use harness::running::{Outcome, run};
+use harness::{heaptape, record, scratch, tape};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Records a command with these variables onto a tape, which must be sound; it must end as it does without us.
+fn the_same(file: &Path, command: &[&OsStr], variables: &[(&str, &OsStr)]) -> (Value, Outcome) {
+    let plain = run(Command::new(command[0]).args(&command[1..]).envs(variables.iter().copied()));
+    let outcome = run(record(file, &[], command).envs(variables.iter().copied()));
+    assert_eq!(outcome.code(), plain.code(), "{command:?}: {}", outcome.stderr_text());
+    assert_eq!(outcome.stdout, plain.stdout, "{command:?}");
+    assert_eq!(outcome.stderr_text(), plain.stderr_text(), "{command:?}");
+    let info = tape::info(file);
+    tape::assert_sound(&info);
+    assert_eq!(info["uncovered"], Value::Array(Vec::new()), "{info}");
+    (info, outcome)
+}
+
+#[test]
+fn a_library_in_a_namespace_of_its_own_calls_its_own_libc() {
+    let (folder, program, library) = (scratch(), program("namespaced"), library("plugin"));
+    let file = folder.path().join("x.tape");
+    let command = [program.as_os_str(), library.as_os_str()];
+    let (info, _) = the_same(&file, &command, &[]);
+    assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+    let (mut own, mut theirs) = (0, 0);
+    tape::rows(&file, |row| {
+        own += u64::from((5000..5150).contains(&row.size) && !row.is_release());
+        theirs += u64::from((3000..3150).contains(&row.size) && !row.is_release());
+    });
+    assert_eq!((own, theirs), (150, 0));
+}
+
+#[test]
+fn blocks_of_a_library_that_is_gone_keep_its_name() {
+    let (folder, program, library) = (scratch(), program("closed"), library("plugin"));
+    let file = folder.path().join("x.tape");
+    let (info, _) = the_same(&file, &[program.as_os_str(), library.as_os_str()], &[]);
+    assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+    let mut makers: HashMap<String, u64> = HashMap::new();
+    tape::rows(&file, |row| {
+        if (7000..7200).contains(&row.size) && !row.is_release() {
+            *makers.entry(row.module.clone()).or_default() += 1;
+        }
+    });
+    let name = library.to_str().expect("a path in UTF-8").to_owned();
+    assert_eq!(makers, HashMap::from([(name, 600)]));
+}
+
+#[test]
+fn an_auditor_of_the_loader() {
+    let (folder, program, auditor) = (scratch(), program("shimmed"), library("auditor"));
+    let file = folder.path().join("x.tape");
+    let script = OsStr::new("LD_AUDIT=\"$1\" exec \"$0\"");
+    let command = ["sh".as_ref(), "-c".as_ref(), script, program.as_os_str(), auditor.as_os_str()];
+    let (info, _) = the_same(&file, &command, &[]);
+    // The loader itself keeps a block more with an auditor.
+    let events = tape::number(&info, "/processes/1/events");
+    assert!((900..905).contains(&events), "{info}");
+}
+
+#[test]
+fn what_the_user_preloads_is_kept_in_every_child() {
+    let (folder, program, witness) = (scratch(), program("shimmed"), library("witness"));
+    // A second library under another name, behind the first.
+    let second = folder.path().join("second.so");
+    fs::copy(&witness, &second).expect("a copy");
+    let script = "\"$0\"; (\"$0\"); env \"$0\"; env -i \"$0\"; LD_PRELOAD= \"$0\"; LD_PRELOAD=\"$1:$LD_PRELOAD\" \"$0\"; exec \"$0\"";
+    let command = [
+        OsStr::new("sh"),
+        OsStr::new("-c"),
+        OsStr::new(script),
+        program.as_os_str(),
+        second.as_os_str(),
+    ];
+    for separator in [":", " ", " :: "] {
+        let preload: OsString =
+            [witness.as_os_str(), second.as_os_str()].join(OsStr::new(separator));
+        let seen = |name: &str| folder.path().join(name);
+        let variables = |path: &Path| {
+            [("LD_PRELOAD", preload.clone()), ("WITNESS", path.as_os_str().to_owned())]
+        };
+        let plain =
+            run(Command::new(command[0]).args(&command[1..]).envs(variables(&seen("plain"))));
+        assert_eq!(plain.code(), 0);
+        let file = folder.path().join("x.tape");
+        // heaptape itself is a program with these libraries, too.
+        let outcome = run(record(&file, &[], &command).envs(variables(&seen("recorded"))));
+        assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""), "{separator:?}");
+        let loads = |name: &str| fs::read(seen(name)).map_or(0, |bytes| bytes.len());
+        assert_eq!(loads("recorded"), loads("plain") + 2, "{separator:?}");
+        let info = tape::info(&file);
+        tape::assert_sound(&info);
+        assert_eq!(info["uncovered"], Value::Array(Vec::new()), "{info}");
+        let name = program.to_string_lossy();
+        let rows = info["processes"].as_array().expect("rows");
+        let runs: Vec<_> = rows.iter().filter(|row| row["command"][0] == name.as_ref()).collect();
+        assert_eq!(runs.len(), 7, "{info}");
+        assert!(runs.iter().all(|row| row["events"] == 900), "{info}");
+        let _ = (fs::remove_file(seen("plain")), fs::remove_file(seen("recorded")));
+    }
+}
+
+#[test]
+fn a_long_list_of_preloads_is_kept() {
+    let (folder, program, witness) = (scratch(), program("shimmed"), library("witness"));
+    let mut list = Vec::new();
+    for i in 0..40 {
+        let copy = folder.path().join(format!("{i:060}.so"));
+        fs::copy(&witness, &copy).expect("a copy");
+        list.push(copy.into_os_string());
+    }
+    let preload = list.join(OsStr::new(":"));
+    let (file, seen) = (folder.path().join("x.tape"), folder.path().join("seen"));
+    let script = OsStr::new("WITNESS=\"$1\" \"$0\"");
+    let command = ["sh".as_ref(), "-c".as_ref(), script, program.as_os_str(), seen.as_os_str()];
+    let (info, _) = the_same(&file, &command, &[("LD_PRELOAD", &preload)]);
+    assert_eq!(fs::read(&seen).map_or(0, |bytes| bytes.len()), 80, "once plain, once recorded");
+    assert_eq!(tape::number(&info, "/processes/1/events"), 900, "{info}");
+}
+
+#[test]
+fn paths_with_blanks_and_colons() {
+    let folder = scratch();
+    let odd = folder.path().join("a folder: with blanks");
+    fs::create_dir(&odd).expect("a folder");
+    let copy = odd.join("a program");
+    fs::copy(program("shimmed"), &copy).expect("a copy");
+    let file = odd.join("a tape");
+    let home = odd.as_os_str();
+    let variables = [("HOME", home), ("XDG_CACHE_HOME", home), ("TMPDIR", home)];
+    let (info, _) = the_same(&file, &[copy.as_os_str()], &variables);
+    assert_eq!(tape::number(&info, "/events"), 900, "{info}");
+    // By a name without a slash, in a folder of PATH that has blanks.
+    let path = [odd.parent().expect("a folder").as_os_str(), OsStr::new("/usr/bin:/bin")];
+    let link = folder.path().join("program with blanks");
+    std::os::unix::fs::symlink(&copy, &link).expect("a link");
+    let script = OsStr::new("exec 'program with blanks'");
+    let command = ["sh".as_ref(), "-c".as_ref(), script];
+    let (info, _) = the_same(&file, &command, &[("PATH", &path.join(OsStr::new(":")))]);
+    assert_eq!(tape::number(&info, "/processes/1/events"), 900, "{info}");
+    assert!(run(&mut heaptape(["capture-path"])).code() == 0);
+}

@@ -9,4 +9,5 @@ mod reseal;
 mod round_trip;
 mod story;
 mod verify;
+mod verify_file;
 mod wanted;

@@ -155,15 +155,6 @@ impl Process {
     }
 }
 
-/// The ages in resolved early releases are those of the release; the model has those of the
-/// event. Everything else must agree.
-pub(crate) fn without_early_ages(mut item: Item) -> Item {
-    if let Item::Event(Resolved { early: true, block: Some(block), .. }) = &mut item {
-        block.age = 0;
-    }
-    item
-}
-
 /// Writes the steps to a tape; gives its bytes and what the model says.
 pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
     let header = Header { command: vec!["model".into()], page_size: 4096, ..Header::default() };

@@ -63,3 +63,57 @@ fn the_age_of_a_block_given_up_early_counts_what_came_between() {
         }
     }
 }
+
+fn at_0x1000(tape: &Tape, process: u32, index: u64) -> Vec<(u64, bool)> {
+    let live = tape.live_at(ProcessNumber(process), index).unwrap();
+    let there = live.iter().filter(|block| block.address == 0x1000);
+    there.map(|block| (block.ordinal, block.released)).collect()
+}
+
+#[test]
+fn a_live_block_whose_address_is_given_up_says_so() {
+    for keyframes in [1, 3, u64::MAX] {
+        let tape = tape(4, keyframes, 100, 0x2_0000);
+        assert_eq!(at_0x1000(&tape, 0, 2), [(0, false)]);
+        for index in 3..7 {
+            assert_eq!(at_0x1000(&tape, 0, index), [(0, true), (3, false)], "after {index}");
+        }
+        assert_eq!(at_0x1000(&tape, 0, 7), [(3, false)]);
+    }
+}
+
+#[test]
+fn an_inherited_block_whose_address_is_given_up_says_so() {
+    let sink = FrameWriter::new(Vec::new()).unwrap();
+    let mut writer = Writer::new(sink, &Header::default()).unwrap();
+    let mut start = ProcessStart {
+        pid: 7,
+        parent: None,
+        origin: Origin::Exec,
+        time: 0,
+        rank: None,
+        command: Vec::new(),
+    };
+    let parent = writer.start_process(&start).unwrap();
+    call(&mut writer, Call::Malloc, 0, 0x1000, 24, 0);
+    let before = writer.fork_point(parent).unwrap();
+    writer.release(parent, 1, 0, 0x1000).unwrap();
+    let while_waiting = writer.fork_point(parent).unwrap();
+    start.parent = Some(parent);
+    for point in [before, while_waiting] {
+        start.origin = Origin::Fork { point };
+        writer.start_process(&start).unwrap();
+    }
+    writer.release(ProcessNumber(1), 0, 0, 0x1000).unwrap();
+    let (slack, align, old) = (8, 0, 0);
+    let (time, caller, size) = (0, 0, 8);
+    for process in [1, 2] {
+        let address = 0x4000;
+        let call = Call::Malloc;
+        let event = Event { call, thread: 1, time, caller, address, size, slack, align, old };
+        writer.event(ProcessNumber(process), &event).unwrap();
+    }
+    let tape = Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap();
+    assert_eq!(at_0x1000(&tape, 1, 0), [(0, true)], "the child's own reallocation");
+    assert_eq!(at_0x1000(&tape, 2, 0), [(0, true)], "its parent's");
+}

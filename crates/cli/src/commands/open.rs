@@ -14,7 +14,7 @@ pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
     let name = path.display();
     // Before it is opened: opening a pipe would wait for a writer.
     let regular = fs::metadata(path).map_or(true, |found| found.is_file());
-    ensure!(regular, "{name} is no regular file, and a tape must be one");
+    ensure!(regular, "{name} is no regular file, and a tape must be one: write it to a file first");
     let tape = Tape::open(path);
     let tape = match tape {
         // It names the file itself.

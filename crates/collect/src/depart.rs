@@ -68,6 +68,7 @@ impl Recorder {
         let source = &mut Source { arena: &self.arena, done: &mut self.done };
         process.finish(&mut self.tape, source, time)?;
         self.statuses.extend(process.children.drain(..));
+        self.jobs.remove(&process.start.pid);
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);
         self.forget_done();

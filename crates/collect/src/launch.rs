@@ -11,7 +11,7 @@ use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::Error;
 use crate::intents::find;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 
 /// What to start and how.
 #[derive(Clone, Debug)]
@@ -55,9 +55,30 @@ impl Launch {
 
     /// Starts the command.
     pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
+        let mut command = self.prepared(Some(session), move || limits.restore());
+        command.spawn().map_err(|error| self.refused(error))
+    }
+
+    /// Becomes the command; with a session it is recorded. Returns only when that fails.
+    pub(crate) fn become_it(&self, session: Option<&Path>) -> Error {
+        let mut command = self.prepared(session, || {
+            limits::close_streams();
+            Ok(())
+        });
+        self.refused(command.exec())
+    }
+
+    /// The command with its environment; `last` runs just before it begins.
+    fn prepared(
+        &self,
+        session: Option<&Path>,
+        last: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Command {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
-        command.env("LD_PRELOAD", self.preload()).env(SESSION_VARIABLE, session);
+        if let Some(session) = session {
+            command.env("LD_PRELOAD", self.preload()).env(SESSION_VARIABLE, session);
+        }
         if self.python_malloc {
             command.env("PYTHONMALLOC", "malloc");
         }
@@ -66,11 +87,11 @@ impl Launch {
             if no_aslr {
                 disable_randomisation()?;
             }
-            limits.restore()
+            last()
         };
-        // SAFETY: between fork and exec only system calls are made.
+        // SAFETY: before exec only system calls are made.
         unsafe { command.pre_exec(prepare) };
-        command.spawn().map_err(|error| self.refused(error))
+        command
     }
 
     /// Ours first, then what the user preloads.

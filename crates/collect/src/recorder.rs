@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::read;
+use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{FREE, Owner};
@@ -56,6 +56,8 @@ pub(crate) struct Recorder {
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
     /// How often each pid has registered with a new program.
     pub(crate) programs: HashMap<u32, u64>,
+    /// Places in their job of commands that have joined, by pid.
+    pub(crate) jobs: HashMap<u32, Job>,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -95,6 +97,7 @@ impl Recorder {
             live: Vec::new(),
             by_slot: HashMap::new(),
             programs: HashMap::new(),
+            jobs: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,
@@ -126,20 +129,13 @@ impl Recorder {
         let mut told = false;
         let mut idle = 0u32;
         loop {
-            self.arena.arena().session().beat();
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
             }
             if exit.is_none() {
                 signals.forward(root);
             }
-            let busy = match self.round(exit.map(|exit| (root, exit))) {
-                Ok(busy) => busy,
-                Err(error) => return self.end(Ended::Other(error.to_string())),
-            };
-            if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
-                return self.end(why);
-            }
+            let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
             if exit.is_some() {
                 if self.is_over(recording.no_wait) {
                     return;
@@ -153,6 +149,21 @@ impl Recorder {
                 self.rest(idle);
             }
         }
+    }
+
+    /// One round; whether there was anything to do, or `None` when the tape has to end and was told to.
+    pub(crate) fn go_on(&mut self, root: Option<(u32, Exit)>) -> Option<bool> {
+        self.arena.arena().session().beat();
+        let round = self.round(root);
+        let why = match &round {
+            Ok(_) => self.ended.clone().or_else(|| self.tape.sink().ended()),
+            Err(error) => Some(Ended::Other(error.to_string())),
+        };
+        if let Some(why) = why {
+            self.end(why);
+            return None;
+        }
+        round.ok()
     }
 
     /// The pids of the processes that are being recorded.

@@ -20,8 +20,16 @@ pub struct LauncherProcess {
     pub started: u64,
 }
 
-/// The place in its job that a process's environment tells of.
+/// The place in its job that a process's environment tells of. A job that its launcher gives no name
+/// has one made from the launcher itself.
 pub fn job_of(pid: u32) -> Option<Job> {
+    let mut job = told(pid)?;
+    job.id = job.id.or_else(|| made_name(pid));
+    Some(job)
+}
+
+/// What a process's environment tells.
+fn told(pid: u32) -> Option<Job> {
     let environment = read::environ(pid).ok()?;
     job::find(|name| {
         environment.iter().find_map(|entry| {
@@ -33,12 +41,12 @@ pub fn job_of(pid: u32) -> Option<Job> {
 
 /// The nearest ancestor of a rank that is not of that rank. `None` when `pid` is no rank.
 pub fn of(pid: u32) -> Option<LauncherProcess> {
-    let own = job_of(pid)?;
+    let own = told(pid)?;
     let mut at = read::stat(pid).ok()?.ppid;
     // Every step goes up; the bound only keeps a tree that changes meanwhile from holding us.
     for _ in 0..64 {
         let is_same =
-            job_of(at).is_some_and(|job| (job.launcher, job.rank) == (own.launcher, own.rank));
+            told(at).is_some_and(|job| (job.launcher, job.rank) == (own.launcher, own.rank));
         if !is_same {
             break;
         }
@@ -52,16 +60,13 @@ pub fn of(pid: u32) -> Option<LauncherProcess> {
 /// process's own variables.
 pub fn job_name(pid: u32, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
     let given = lookup(JOB_VARIABLE).filter(|name| !name.trim().is_empty());
-    given.or_else(|| job::find(&lookup)?.id).or_else(|| {
-        let launcher = of(pid)?;
-        let made = || format!("{}-{}", launcher.pid, launcher.started);
-        Some(
-            read::cmdline(launcher.pid)
-                .ok()
-                .and_then(|line| control_port(&line))
-                .unwrap_or_else(made),
-        )
-    })
+    given.or_else(|| job::find(&lookup)?.id).or_else(|| made_name(pid))
+}
+
+fn made_name(pid: u32) -> Option<String> {
+    let launcher = of(pid)?;
+    let port = read::cmdline(launcher.pid).ok().and_then(|line| control_port(&line));
+    Some(port.unwrap_or_else(|| format!("{}-{}", launcher.pid, launcher.started)))
 }
 
 /// Where Hydra's proxies on all hosts report to, `HOST:PORT`: the same for the whole job.

@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
         if (rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
         for (;;) pause();
     }
-    if (!strcmp(mode, "leave")) { truth_write(); exit(0); }
+    if (!strcmp(mode, "leave")) { truth_write(); MPI_Barrier(MPI_COMM_WORLD); exit(0); }
     MPI_Finalize();
     return strcmp(mode, "status") ? 0 : 40 + rank;
 }

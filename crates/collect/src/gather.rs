@@ -61,7 +61,10 @@ struct Gathering {
     listener: Option<OwnedFd>,
     callers: Vec<Caller>,
     members: Vec<Member>,
+    /// Commands that have joined and begun.
     joined: u32,
+    /// Whether anybody ever asked to join.
+    was_called: bool,
     expected: Expected,
     /// Readable once the launcher is gone.
     launcher: Option<OwnedFd>,
@@ -133,6 +136,7 @@ impl Gathering {
             callers: Vec::new(),
             members: Vec::new(),
             joined: 0,
+            was_called: false,
             expected,
             launcher: expected.launcher.and_then(exit::watch),
             alone_since: Instant::now(),
@@ -185,16 +189,18 @@ impl Gathering {
                     let pid = caller.pid;
                     self.members.push(Member { pid, watch: exit::watch(pid), stderr });
                     self.joined += 1;
+                    self.was_called = true;
                     self.held = None;
                     changes.push(Change::Joined(pid, command));
                     callers.push(Caller { has_joined: true, ..caller });
                 }
-                Heard::Failed => {
+                Heard::Failed if caller.has_joined => {
                     self.members.retain(|member| member.pid != caller.pid);
+                    self.joined -= 1;
                     self.alone_since = Instant::now();
                     changes.push(Change::Failed(caller.pid));
                 }
-                Heard::Left => {}
+                Heard::Failed | Heard::Left => {}
             }
         }
         self.callers = callers;
@@ -239,17 +245,19 @@ impl Gathering {
         let alone = self.alone_since.elapsed();
         let is_alone =
             self.members.is_empty() && self.callers.iter().all(|caller| caller.has_joined);
-        is_alone && (alone >= self.patience() || (self.joined > 0 && has_ended(&self.launcher)))
+        is_alone
+            && (alone >= self.patience()
+                || (self.was_called && self.launcher.is_some() && has_ended(&self.launcher)))
     }
 
     /// How long others are waited for.
     fn patience(&self) -> Duration {
-        match (self.joined, self.expected.commands, self.expected.launcher) {
-            (0, ..) => FIRST,
-            (joined, Some(all), _) if joined >= all => Duration::ZERO,
-            (_, Some(_), _) => OTHERS,
-            (_, None, Some(_)) => PERHAPS,
-            (_, None, None) => Duration::ZERO,
+        match (self.expected.commands, self.expected.launcher) {
+            _ if !self.was_called => FIRST,
+            (Some(all), _) if self.joined >= all => Duration::ZERO,
+            (Some(_), _) => OTHERS,
+            (None, Some(_)) => PERHAPS,
+            (None, None) => Duration::ZERO,
         }
     }
 

@@ -165,9 +165,12 @@ impl Line {
         Ok(received.ok().and_then(|(len, _)| Reply::decode(buffer.get(..len)?)))
     }
 
-    /// Wrapper: it could not become its command.
+    /// Wrapper: it could not become its command. Returns once the recording knows, so that it does not
+    /// see a process go that it waits for.
     pub(crate) fn tell_failed(&self) {
-        let _ = rustix::net::send(&self.0, FAILED, SendFlags::NOSIGNAL);
+        if rustix::net::send(&self.0, FAILED, SendFlags::NOSIGNAL).is_ok() {
+            let _ = self.answer();
+        }
     }
 
     /// Recording: what the wrapper says.

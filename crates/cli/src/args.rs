@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use heaptape_analyze::Call;
 use heaptape_analyze::choice::{Moment, ProcessChoice, Span};
@@ -33,6 +34,32 @@ pub(crate) struct Cli {
     /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line; what is wrong with it, or the help, ends the process.
+    pub(crate) fn read() -> Cli {
+        Cli::try_parse().unwrap_or_else(|error| without_a_wrong_tip(error).exit())
+    }
+}
+
+/// No option is a digit: who writes `-5` or `-5..` means a number or a range, and would be told to
+/// write `-- -5`, which is as wrong.
+fn without_a_wrong_tip(error: clap::Error) -> clap::Error {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(text)) if is_negative(text) => {
+            let what = format!(
+                "'{text}' is no option, and numbers here count from 0; a range of indexes is A..B \
+                 (B excluded), A.., ..B, or one index.\n"
+            );
+            clap::Error::raw(ErrorKind::ValueValidation, what)
+        }
+        _ => error,
+    }
+}
+
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// When to print in colour.

@@ -14,13 +14,11 @@ mod terminal;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::Cli;
 use terminal::Terminal;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let terminal = Terminal::new(cli.color, cli.quiet);
     match commands::run(cli.command, &terminal) {
         Ok(status) => status,

@@ -5,7 +5,10 @@ mod harness;
 
 use harness::compile::{program, static_program};
 use harness::running::{Outcome, run};
-use harness::{HEAPTAPE, heaptape, may_mount, one_sentence, record, scratch, skip, tape};
+use harness::{
+    HEAPTAPE, heaptape, may_mount, one_sentence, record, record_loop, scratch, skip, tape,
+};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -71,6 +74,38 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
+fn a_negative_range_is_told_what_a_range_is() {
+    for range in ["-5", "-5..", "-5..3", "-0"] {
+        let outcome = run(&mut heaptape(["events", "x.tape", range]));
+        assert_eq!(outcome.code(), 2, "{range}: {}", outcome.stderr_text());
+        let sentence = one_sentence(&outcome);
+        assert!(sentence.contains("A..B") && !sentence.contains("-- "), "{range}: {sentence}");
+    }
+    let outcome = run(&mut heaptape(["events", "x.tape", "--jsn"]));
+    assert!(outcome.stderr_text().contains("--json"), "{}", outcome.stderr_text());
+}
+
+#[test]
+fn an_empty_range_is_told_in_one_sentence() {
+    let folder = scratch();
+    good_tape(folder.path());
+    let file = folder.path().join("good.tape");
+    for range in ["0..0", "5..5", "99999999..", "99999999"] {
+        for options in [&[][..], &["--histogram"], &["--histogram", "--json"], &["--json"]] {
+            let outcome = run(heaptape(["events"]).arg(&file).arg(range).args(options));
+            assert_eq!(outcome.code(), 0, "{range} {options:?}: {}", outcome.stderr_text());
+            let sentence = one_sentence(&outcome);
+            assert!(sentence.contains("none in this range"), "{range} {options:?}: {sentence}");
+            if options.first() == Some(&"--histogram") {
+                let none = outcome.stdout.is_empty();
+                assert!(none || outcome.json()["bins"] == serde_json::json!([]), "{range}");
+                assert_eq!(none, options.len() == 1, "{range} {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_written_starts_nothing() {
     let folder = scratch();
     let marker = folder.path().join("marker");
@@ -107,9 +142,8 @@ fn a_disk_that_fills_up_in_mid_run() {
         return skip("a full disk needs the right to mount");
     }
     let folder = scratch();
-    let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" || exit 99; \
-                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 2000 50; status=$?; \
-                  \"$HEAPTAPE\" info --json \"$1/x.tape\" >\"$3/info\" 2>\"$3/info.err\"; echo $? >\"$3/info.status\"; \
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 99; \
+                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 0 100 1500000; status=$?; \
                   cp \"$1/x.tape\" \"$3/\"; exit $status";
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).expect("a folder");
@@ -117,48 +151,21 @@ fn a_disk_that_fills_up_in_mid_run() {
     assert_eq!(outcome.code(), 7, "{}", outcome.stderr_text());
     assert_eq!(outcome.stdout, b"loop done\n");
     one_sentence(&outcome);
-    let read =
-        |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file of the script");
-    assert_eq!(read("info.status"), "0\n", "{}", read("info.err"));
-    let info: serde_json::Value = serde_json::from_str(&read("info")).expect("JSON");
-    assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"disk-full".into()), "{info}");
-    assert!(tape::number(&info, "/events") > 1000, "{info}");
-    assert_eq!(
-        (tape::number(&info, "/lost"), tape::number(&info, "/order_faults")),
-        (0, 0),
-        "{info}"
-    );
-    let mut rows = 0;
-    tape::rows(&folder.path().join("x.tape"), |_| rows += 1);
-    assert_eq!(rows, tape::number(&info, "/events"));
+    let events = tape::assert_ended_early(&folder.path().join("x.tape"), &"disk-full".into());
+    assert!(events > 1000, "{events} events");
 }
 
 #[test]
 fn a_tape_that_reaches_its_greatest_size() {
     let folder = scratch();
-    let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
-    let program = program("loop");
-    let command = [
-        program.as_os_str(),
-        shared.as_os_str(),
-        OsStr::new("4"),
-        OsStr::new("1500"),
-        OsStr::new("50"),
-    ];
-    let outcome = run(&mut record(&file, &["--max-size", "2M"], &command));
+    let file = folder.path().join("x.tape");
+    let outcome = run(&mut record_loop(folder.path(), &["--max-size", "512K"], "0", "1000000"));
     assert_eq!((outcome.code(), outcome.stdout.as_slice()), (7, &b"loop done\n"[..]));
     one_sentence(&outcome);
     let size = fs::metadata(&file).expect("the tape").len();
-    let outcome = tape::info_outcome(&file);
-    let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
-    assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"max-size".into()), "{info}");
-    assert_eq!(
-        (tape::number(&info, "/lost"), tape::number(&info, "/order_faults")),
-        (0, 0),
-        "{info}"
-    );
-    assert!(size <= 2 << 20, "{size} bytes");
-    assert!(size > 1 << 19 && tape::number(&info, "/events") > 100_000, "{size} bytes: {info}");
+    let events = tape::assert_ended_early(&file, &"max-size".into());
+    assert!(size <= 512 << 10, "{size} bytes");
+    assert!(size > 256 << 10 && events > 100_000, "{size} bytes: {events} events");
 }
 
 #[test]
@@ -221,18 +228,9 @@ fn good_tape(folder: &Path) -> Vec<u8> {
 
 /// A tape of several hundred thousand events, so that it has more than one block.
 fn long_tape(folder: &Path) -> Vec<u8> {
-    let (file, shared) = (folder.join("long.tape"), folder.join("progress"));
-    let program = program("loop");
-    let command = [
-        program.as_os_str(),
-        shared.as_os_str(),
-        OsStr::new("4"),
-        OsStr::new("800"),
-        OsStr::new("50"),
-    ];
-    let outcome = run(&mut record(&file, &[], &command));
+    let outcome = run(&mut record_loop(folder, &[], "0", "200000"));
     assert_eq!(outcome.code(), 7, "{}", outcome.stderr_text());
-    fs::read(file).expect("the tape")
+    fs::read(folder.join("x.tape")).expect("the tape")
 }
 
 #[test]
@@ -246,22 +244,8 @@ fn a_tape_cut_anywhere_is_readable() {
         // Without its last bytes a tape does not say that it is whole.
         let length = (bytes.len() * part / PARTS).min(bytes.len() - 1);
         fs::write(&cut, &bytes[..length]).expect("a cut tape");
-        let outcome = tape::info_outcome(&cut);
-        assert_eq!(
-            outcome.code(),
-            0,
-            "{length} of {} bytes: {}",
-            bytes.len(),
-            outcome.stderr_text()
-        );
-        let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
-        assert_eq!(info["complete"], false, "{length} of {} bytes", bytes.len());
-        one_sentence(&outcome);
-        assert!(tape::number(&info, "/events") >= events, "more bytes, not fewer events");
-        events = tape::number(&info, "/events");
-        let mut rows = 0;
-        tape::rows(&cut, |_| rows += 1);
-        assert_eq!(rows, events);
+        let before = std::mem::replace(&mut events, tape::assert_ended_early(&cut, &Value::Null));
+        assert!(events >= before, "{length} of {} bytes: more of them, fewer events", bytes.len());
     }
     assert!(events > 50_000, "{events} events of a tape that lacks its last byte");
 }
@@ -343,19 +327,12 @@ fn a_static_child_is_named_every_time() {
     let folder = scratch();
     let file = folder.path().join("x.tape");
     let script = "\"$0\"; \"$0\"; exit 0";
-    let command = [
-        OsStr::new("sh"),
-        OsStr::new("-c"),
-        OsStr::new(script),
-        static_program("static").as_os_str(),
-    ]
-    .map(OsStr::to_owned);
-    let command: Vec<&OsStr> = command.iter().map(|word| word.as_os_str()).collect();
+    let program = static_program("static");
+    let command = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str()];
     for _ in 0..100 {
         let outcome = run(&mut record(&file, &[], &command));
         assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-        let info: serde_json::Value =
-            serde_json::from_slice(&tape::info_outcome(&file).stdout).expect("JSON");
+        let info = tape::info(&file);
         let uncovered = info["uncovered"].as_array().expect("a list");
         assert_eq!(uncovered.len(), 2, "{info}");
         for process in uncovered {

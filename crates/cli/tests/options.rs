@@ -79,6 +79,32 @@ fn a_chosen_name_is_new_and_a_given_one_is_replaced() {
 }
 
 #[test]
+fn a_small_limit_is_filled_and_never_passed() {
+    let folder = scratch();
+    let (file, program) = (folder.path().join("x.tape"), program("loop"));
+    // Processes that fill their blocks at the same time, and one alone.
+    let script = "for k in $3; do \"$0\" \"$1.$k\" 4 0 50 $2 & done; wait";
+    let shared = folder.path().join("progress");
+    for (calls, processes) in [("1000000", "1"), ("300000", "1 2 3 4")] {
+        for kib in [64, 300, 600] {
+            let limit = format!("{kib}K");
+            let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str()];
+            let words =
+                [&words[..], &[shared.as_os_str(), calls.as_ref(), processes.as_ref()]].concat();
+            let outcome = run(&mut record(&file, &["--max-size", &limit], &words));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let outcome = run(heaptape(["info", "--json", "--verify"]).arg(&file));
+            assert_eq!(outcome.code(), 0, "{limit}: {}", outcome.stderr_text());
+            let events = tape::assert_ended_early(&file, &"max-size".into());
+            assert!(events > 2000, "{limit}: {events} events");
+            let bytes = fs::metadata(&file).expect("the tape").len();
+            assert!(bytes <= kib << 10, "{limit}: {bytes} bytes");
+            assert!(bytes >= kib << 9, "{limit}: {bytes} bytes of it are used");
+        }
+    }
+}
+
+#[test]
 fn settings_of_the_allocator_are_on_the_tape() {
     let folder = scratch();
     let file = folder.path().join("x.tape");

@@ -4,10 +4,11 @@
 mod harness;
 
 use harness::compile::program;
-use harness::running::{Outcome, Running, run, until, until_file_has};
+use harness::running::{Running, run, until, until_file_has};
 use harness::tape::{self, number};
-use harness::{LIMIT, record, scratch};
+use harness::{LIMIT, record, record_loop, scratch};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -68,14 +69,7 @@ fn sigkill_of_the_program_at_fifty_random_moments() {
         random ^= random << 17;
         let folder = scratch();
         let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
-        let command = [
-            program.as_os_str(),
-            shared.as_os_str(),
-            OsStr::new("4"),
-            OsStr::new("60000"),
-            OsStr::new("300"),
-        ];
-        let running = Running::start(&mut record(&file, &[], &command));
+        let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "0"));
         let before = started(&shared);
         let moment = Duration::from_micros(random % 60_000);
         sleep(moment);
@@ -128,46 +122,36 @@ fn ends_normally(stdout: &Path, within: Duration) {
     );
 }
 
-/// A tape that was cut: readable, with one line that says so.
-fn readable_but_incomplete(folder: &Path) {
-    let outcome: Outcome = tape::info_outcome(&folder.join("x.tape"));
-    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-    harness::one_sentence(&outcome);
-    let info: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
-    assert_eq!(info["complete"], false);
-    assert_eq!(number(&info, "/order_faults"), 0, "{info}");
-    let events = number(&info, "/events");
+/// How many calls the program began.
+fn begun(folder: &Path) -> u64 {
+    progress(&folder.join("progress")).expect("the file").threads.iter().map(|t| t.0).sum()
+}
+
+/// Ends heaptape by `stop`; the program then ends by itself, and the tape holds what came before.
+fn stopped(stop: Signal, milliseconds: &str) {
+    let folder = scratch();
+    let (running, _) = under_way(folder.path(), milliseconds);
+    running.signal(stop);
+    ends_normally(&running.stdout_path(), Duration::from_secs(25));
+    if stop != Signal::KILL {
+        running.signal(Signal::KILL);
+    }
+    assert_eq!(running.finish(LIMIT).code(), 137);
+    let events = tape::assert_ended_early(&folder.path().join("x.tape"), &Value::Null);
     assert!(events > 1000, "half a second of four busy threads is more than {events} events");
-    let begun: u64 =
-        progress(&folder.join("progress")).expect("the file").threads.iter().map(|t| t.0).sum();
     // The shell and libc make some calls of their own.
+    let begun = begun(folder.path());
     assert!(events <= begun + 10_000, "{events} events, {begun} calls");
-    let mut rows = 0;
-    tape::rows(&folder.join("x.tape"), |_| rows += 1);
-    assert_eq!(rows, events);
 }
 
 #[test]
 fn sigkill_of_heaptape_leaves_the_program_running() {
-    let folder = scratch();
-    let (running, _) = under_way(folder.path(), "2500");
-    running.signal(Signal::KILL);
-    let stdout = running.stdout_path();
-    ends_normally(&stdout, Duration::from_secs(20));
-    assert_eq!(running.finish(LIMIT).code(), 137);
-    readable_but_incomplete(folder.path());
+    stopped(Signal::KILL, "2500");
 }
 
 #[test]
 fn sigstop_of_heaptape_leaves_the_program_running() {
-    let folder = scratch();
-    let (running, _) = under_way(folder.path(), "3500");
-    running.signal(Signal::STOP);
-    let stdout = running.stdout_path();
-    ends_normally(&stdout, Duration::from_secs(25));
-    running.signal(Signal::KILL);
-    running.finish(LIMIT);
-    readable_but_incomplete(folder.path());
+    stopped(Signal::STOP, "3500");
 }
 
 #[test]
@@ -181,16 +165,8 @@ fn a_stopped_heaptape_that_goes_on_ends_its_tape() {
     let outcome = running.finish(LIMIT);
     // The shell's status; what came after the stop was not recorded, so the tape must not claim to be complete.
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-    let info: serde_json::Value =
-        serde_json::from_slice(&tape::info_outcome(&folder.path().join("x.tape")).stdout)
-            .expect("JSON");
-    let begun: u64 = progress(&folder.path().join("progress"))
-        .expect("the file")
-        .threads
-        .iter()
-        .map(|t| t.0)
-        .sum();
-    let missing = begun.saturating_sub(number(&info, "/events"));
+    let info = tape::info_outcome(&folder.path().join("x.tape")).json();
+    let missing = begun(folder.path()).saturating_sub(number(&info, "/events"));
     assert!(missing == 0 || info["complete"] == false, "{missing} calls missing: {info}");
     assert_eq!(number(&info, "/order_faults"), 0, "{info}");
 }
@@ -220,15 +196,7 @@ fn a_short_stop_of_heaptape_loses_nothing() {
 fn a_signal_to_heaptape_reaches_the_command() {
     let folder = scratch();
     let (file, shared) = (folder.path().join("x.tape"), folder.path().join("progress"));
-    let program = program("loop");
-    let command = [
-        program.as_os_str(),
-        shared.as_os_str(),
-        OsStr::new("4"),
-        OsStr::new("60000"),
-        OsStr::new("300"),
-    ];
-    let running = Running::start(&mut record(&file, &[], &command));
+    let running = Running::start(&mut record_loop(folder.path(), &[], "60000", "0"));
     let before = started(&shared);
     running.signal(Signal::TERM);
     let outcome = running.finish(LIMIT);
@@ -248,8 +216,7 @@ fn the_tape_grows_while_the_program_runs() {
     let (running, _) = under_way(folder.path(), "2500");
     let while_running = tape::info_outcome(&folder.path().join("x.tape"));
     assert_eq!(while_running.code(), 0, "{}", while_running.stderr_text());
-    let info: serde_json::Value = serde_json::from_slice(&while_running.stdout).expect("JSON");
-    assert_eq!(info["complete"], false);
+    assert_eq!(while_running.json()["complete"], false);
     let outcome = running.finish(LIMIT);
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     assert_eq!(run(harness::heaptape(["info"]).arg(folder.path().join("x.tape"))).code(), 0);

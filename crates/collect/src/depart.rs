@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::arena::Chunk;
 use crate::drain::Source;
 use crate::exit::{self, Exit};
+use crate::intents::Missed;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -65,8 +66,9 @@ impl Recorder {
         self.arena.arena().session().beat();
         let time = self.clock.now();
         let process = &mut self.processes[place];
-        let source = &mut Source { arena: &self.arena, done: &mut self.done };
-        process.finish(&mut self.tape, source, time)?;
+        let mut source = Source::new(&self.arena, &mut self.done);
+        process.finish(&mut self.tape, &mut source, time)?;
+        drop(source);
         self.statuses.extend(process.children.drain(..));
         self.jobs.remove(&process.start.pid);
         let (slot, generation) = (process.slot, process.generation);
@@ -98,19 +100,19 @@ impl Recorder {
     }
 
     pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
-        let mut found: Vec<Uncovered> = Vec::new();
+        let mut found: Vec<Missed> = Vec::new();
         let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
             |pid| count(programs, pid),
-            |uncovered| found.push(uncovered),
+            |missed| found.push(missed),
         );
-        for uncovered in found {
+        for Missed { uncovered, is_replaced } in found {
             self.name_uncovered(&uncovered)?;
             // Its row before the exec, if it had one, ends here.
             let before =
                 self.live.iter().copied().find(|&i| self.processes[i].start.pid == uncovered.pid);
-            if let Some(place) = before {
+            if let Some(place) = before.filter(|_| !is_replaced) {
                 self.finish_process(place)?;
             }
         }

@@ -76,7 +76,7 @@ struct Gathering {
 
 /// What a wrapper changed.
 enum Change {
-    Joined(u32, String),
+    Joined(u32, Vec<String>),
     Failed(u32),
 }
 
@@ -152,7 +152,7 @@ impl Gathering {
             for change in self.listen() {
                 match change {
                     Change::Joined(pid, command) => {
-                        recorder.intents.expect(pid, &command);
+                        recorder.intents.expect(pid, command);
                         recorder.jobs.extend(launcher::job_of(pid).map(|job| (pid, job)));
                         self.answer(pid, &reply);
                     }

@@ -1,12 +1,14 @@
 //! Announced execs: a process that announced one, and then did not register again, runs a program
-//! that the capture library could not get into. It is named, with the reason.
+//! that the capture library could not get into. It is named, with the reason; so is one that became
+//! a covered program in its turn.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::elf::{self, Executable};
 use heaptape_tape::Uncovered;
 use heaptape_wire::session::{Arena, INTENTS};
+
+use crate::obstacle;
 
 /// How long a new program may take to register before it counts as uncovered.
 const GRACE: Duration = Duration::from_secs(2);
@@ -14,13 +16,23 @@ const GRACE: Duration = Duration::from_secs(2);
 /// An announcement that has been seen.
 struct Open {
     pid: u32,
-    file: String,
+    /// The command, as far as it is known.
+    words: Vec<String>,
+    /// The program's file, if there is one.
+    path: Option<PathBuf>,
     /// New programs that had registered with this pid when the announcement was first seen.
     before: u64,
     spawned: bool,
     since: Instant,
     is_gone: bool,
     reported: bool,
+}
+
+/// A program that the capture library did not get into.
+pub(crate) struct Missed {
+    pub(crate) uncovered: Uncovered,
+    /// Whether its process has become a covered program since.
+    pub(crate) is_replaced: bool,
 }
 
 /// All open announcements, by their place in the arena.
@@ -36,8 +48,8 @@ impl Intents {
     }
 
     /// The command was started as `pid`; it has to register, too.
-    pub(crate) fn expect(&mut self, pid: u32, file: &str) {
-        self.expected.push(Open::new(pid, file.to_owned(), 0, true));
+    pub(crate) fn expect(&mut self, pid: u32, command: Vec<String>) {
+        self.expected.push(Open::new(pid, command, 0, true));
     }
 
     /// Process `pid` did not become its command after all.
@@ -83,8 +95,8 @@ impl Intents {
                 (None, _) => *place = None,
                 (Some(pid), Some(open)) if open.pid == pid => {}
                 (Some(pid), _) => {
-                    let file = text(intent.file());
-                    *place = Some(Open::new(pid, file, programs(pid), intent.is_spawned()));
+                    let words = vec![text(intent.file())];
+                    *place = Some(Open::new(pid, words, programs(pid), intent.is_spawned()));
                 }
             }
         }
@@ -96,12 +108,12 @@ impl Intents {
         &mut self,
         arena: Arena,
         programs: impl Fn(u32) -> u64,
-        mut uncovered: impl FnMut(Uncovered),
+        mut missed: impl FnMut(Missed),
     ) {
-        self.expected.retain_mut(|open| !open.is_settled(programs(open.pid), &mut uncovered));
+        self.expected.retain_mut(|open| !open.is_settled(programs(open.pid), &mut missed));
         for (index, place) in self.open.iter_mut().enumerate() {
             if let Some(open) = place
-                && open.is_settled(programs(open.pid), &mut uncovered)
+                && open.is_settled(programs(open.pid), &mut missed)
             {
                 *place = None;
                 arena.intent(index).clear();
@@ -111,19 +123,29 @@ impl Intents {
 }
 
 impl Open {
-    fn new(pid: u32, file: String, before: u64, spawned: bool) -> Open {
-        Open { pid, file, before, spawned, since: Instant::now(), is_gone: false, reported: false }
+    fn new(pid: u32, words: Vec<String>, before: u64, spawned: bool) -> Open {
+        // An exec leaves the working directory as it is.
+        let directory = heaptape_proc::read::cwd(pid).unwrap_or_default();
+        let path = words.first().and_then(|file| obstacle::find(file.as_ref(), &directory));
+        let (since, is_gone, reported) = (Instant::now(), false, false);
+        Open { pid, words, path, before, spawned, since, is_gone, reported }
     }
 
     /// Whether nothing more is to be expected; reports a process that can't be covered, once.
-    fn is_settled(&mut self, programs: u64, uncovered: &mut impl FnMut(Uncovered)) -> bool {
+    fn is_settled(&mut self, programs: u64, missed: &mut impl FnMut(Missed)) -> bool {
         // A spawned process may have registered before its parent could announce it.
         if programs > self.before || (self.spawned && programs > 0) {
+            // What registered may be what the announced program became.
+            let why = self.path.as_deref().and_then(obstacle::shown);
+            if let Some(why) = why.filter(|_| !self.reported) {
+                let uncovered = Uncovered { pid: self.pid, command: self.words.clone(), why };
+                missed(Missed { uncovered, is_replaced: true });
+            }
             return true;
         }
         let is_late = self.is_gone || self.since.elapsed() > GRACE;
         if is_late && !std::mem::replace(&mut self.reported, true) {
-            uncovered(self.describe());
+            missed(Missed { uncovered: self.describe(), is_replaced: false });
         }
         self.is_gone
     }
@@ -133,40 +155,9 @@ impl Open {
             .ok()
             .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
             .filter(|words: &Vec<String>| !words.is_empty())
-            .unwrap_or_else(|| vec![self.file.clone()]);
-        Uncovered { pid: self.pid, command, why: why(&self.file) }
+            .unwrap_or_else(|| self.words.clone());
+        Uncovered { pid: self.pid, command, why: obstacle::why(self.path.as_deref()) }
     }
-}
-
-/// Why the capture library can't get into a file, as one phrase.
-pub(crate) fn why(file: &str) -> String {
-    let path = find(file);
-    match path.as_deref().map(elf::kind) {
-        None => "there is no such file".into(),
-        Some(Err(_)) => "it can't be read".into(),
-        Some(Ok(kind)) => reason(&kind, path.as_deref()),
-    }
-}
-
-fn reason(kind: &Executable, path: Option<&Path>) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let is_setuid = path
-        .and_then(|path| path.metadata().ok())
-        .is_some_and(|meta| meta.permissions().mode() & 0o6000 != 0);
-    if is_setuid {
-        return "it is a setuid program, which ignores LD_PRELOAD".into();
-    }
-    crate::launch::obstacle(kind)
-        .unwrap_or_else(|| "it ended, or went on, without loading the capture library".into())
-}
-
-/// A file by its name, in PATH where it has no slash.
-pub(crate) fn find(file: &str) -> Option<std::path::PathBuf> {
-    if file.contains('/') {
-        return Some(file.into()).filter(|path: &std::path::PathBuf| path.exists());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(file)).find(|path| path.is_file())
 }
 
 fn text(bytes: impl Iterator<Item = u8>) -> String {

@@ -13,6 +13,7 @@ use heaptape_proc::launcher::{self, LauncherProcess};
 use heaptape_proc::read;
 
 use crate::gather::{self, Expected};
+use crate::launch::texts;
 use crate::limits;
 use crate::meeting::{Place, Reply};
 use crate::output::Output;
@@ -58,7 +59,8 @@ pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>,
             let stderr = limits::was_open(2).then(rustix::stdio::stderr);
             let name = joining.launch.name();
             // An end that has gone without an answer was about to leave: the next try begins anew.
-            let reply = line.ask(&name, stderr).map(|()| line.answer()).transpose()?.flatten();
+            let command = texts(&joining.launch.command);
+            let reply = line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
             match reply {
                 Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
                 Some(Reply::Over(why)) => {

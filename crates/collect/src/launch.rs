@@ -1,17 +1,19 @@
 //! Starts the command with the capture library preloaded and the session in its environment.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use heaptape_proc::elf::{self, Executable, Libc, Linkage, X86_64};
+use heaptape_proc::elf;
 use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::Error;
-use crate::intents::find;
+use crate::image::Image;
 use crate::limits::{self, Limits};
+use crate::obstacle::{self, find};
 
 /// What to start and how.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ impl Launch {
     /// Says what is in the way before anything is made: no such command, not executable.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let name = self.name();
-        let Some(path) = find(&name) else { return Err(Error::NotFound { command: name }) };
+        let Some(path) = self.file() else { return Err(Error::NotFound { command: name }) };
         if path.is_dir() {
             return Err(Error::NotExecutable { command: name, why: "it is a directory".into() });
         }
@@ -49,23 +51,27 @@ impl Launch {
 
     /// Why the command itself can't be covered, as one phrase, if that shows beforehand.
     pub(crate) fn obstacle(&self) -> Option<String> {
-        let path = find(&self.name())?;
-        obstacle(&elf::kind(&program_of(path)?).ok()?)
+        obstacle::shown(&self.file()?)
     }
 
     /// Starts the command.
     pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
-        let mut command = self.prepared(Some(session), move || limits.restore());
+        let mut command = self
+            .prepared(Some(session), move || limits.restore())
+            .map_err(|error| self.refused(error))?;
         command.spawn().map_err(|error| self.refused(error))
     }
 
     /// Becomes the command; with a session it is recorded. Returns only when that fails.
     pub(crate) fn become_it(&self, session: Option<&Path>) -> Error {
-        let mut command = self.prepared(session, || {
+        let prepared = self.prepared(session, || {
             limits::close_streams();
             Ok(())
         });
-        self.refused(command.exec())
+        match prepared {
+            Ok(mut command) => self.refused(command.exec()),
+            Err(error) => self.refused(error),
+        }
     }
 
     /// The command with its environment; `last` runs just before it begins.
@@ -73,25 +79,49 @@ impl Launch {
         &self,
         session: Option<&Path>,
         last: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-    ) -> Command {
+    ) -> io::Result<Command> {
+        let environment = self.environment(session);
+        let image = self.image(&environment)?;
         let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]);
-        if let Some(session) = session {
-            command.env("LD_PRELOAD", self.preload()).env(SESSION_VARIABLE, session);
-        }
-        if self.python_malloc {
-            command.env("PYTHONMALLOC", "malloc");
-        }
+        command.args(&self.command[1..]).env_clear().envs(environment);
         let no_aslr = self.no_aslr;
         let prepare = move || {
             if no_aslr {
                 disable_randomisation()?;
             }
-            last()
+            last()?;
+            image.as_ref().map_or(Ok(()), |image| Err(image.exec()))
         };
         // SAFETY: before exec only system calls are made.
         unsafe { command.pre_exec(prepare) };
-        command
+        Ok(command)
+    }
+
+    /// The command's file.
+    fn file(&self) -> Option<PathBuf> {
+        find(self.command.first()?, Path::new(""))
+    }
+
+    /// The command as an image if it is one for the kernel, and never for a shell.
+    fn image(&self, environment: &BTreeMap<OsString, OsString>) -> io::Result<Option<Image>> {
+        let is_elf = |path: &PathBuf| {
+            matches!(elf::target(path), Ok(Some(_)) | Err(heaptape_proc::Error::Elf { .. }))
+        };
+        let path = self.file().filter(is_elf);
+        path.map(|path| Image::new(&path, &self.command, environment)).transpose()
+    }
+
+    /// Ours, with what the command needs to be recorded.
+    fn environment(&self, session: Option<&Path>) -> BTreeMap<OsString, OsString> {
+        let mut all: BTreeMap<_, _> = std::env::vars_os().collect();
+        if let Some(session) = session {
+            all.insert("LD_PRELOAD".into(), self.preload());
+            all.insert(SESSION_VARIABLE.into(), session.into());
+        }
+        if self.python_malloc {
+            all.insert("PYTHONMALLOC".into(), "malloc".into());
+        }
+        all
     }
 
     /// Ours first, then what the user preloads.
@@ -105,9 +135,13 @@ impl Launch {
     }
 
     fn refused(&self, error: io::Error) -> Error {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => {
+        let why = match error.raw_os_error() {
+            Some(libc::ENOENT) => {
                 "its interpreter, named in its first line or in its ELF header, is missing".into()
+            }
+            Some(libc::ENOEXEC) => {
+                let shown = self.file().and_then(|path| obstacle::shown(&path));
+                shown.unwrap_or_else(|| "it is damaged, or not a program of this system".into())
             }
             _ => error.to_string(),
         };
@@ -122,29 +156,6 @@ fn disable_randomisation() -> io::Result<()> {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
-}
-
-/// The file that the kernel runs: the interpreter, where the command is a script.
-fn program_of(path: PathBuf) -> Option<PathBuf> {
-    match elf::kind(&path).ok()? {
-        Executable::Script(script) => find(&script.interpreter.to_string_lossy()),
-        _ => Some(path),
-    }
-}
-
-/// Why the capture library can't get into such a file, or sees nothing there.
-pub(crate) fn obstacle(kind: &Executable) -> Option<String> {
-    let Executable::Elf(elf) = kind else { return None };
-    let why = match &elf.linkage {
-        _ if elf.bits != 64 || elf.machine != X86_64 => {
-            "it is built for another architecture than x86-64"
-        }
-        Linkage::Static => "it is statically linked, and nothing can be preloaded into it",
-        Linkage::Dynamic { libc: Libc::Musl, .. } => "it uses musl, and heaptape needs glibc",
-        Linkage::Dynamic { libc: Libc::Other, .. } => "its C library is not glibc",
-        Linkage::Dynamic { libc: Libc::Glibc, .. } => return None,
-    };
-    Some(why.into())
 }
 
 /// A command line for the tape.

@@ -2,7 +2,7 @@
 //! the directory and the job. Who binds it first starts the recording; the others are told its session.
 //!
 //! ```text
-//! wrapper ──its command's name, its stderr──▶ recording
+//! wrapper ──its command line, its stderr──▶ recording
 //!         ◀──session, or why there is none──
 //! ```
 //!
@@ -60,8 +60,8 @@ pub(crate) enum Reply {
 pub(crate) enum Heard {
     /// Nothing yet.
     Nothing,
-    /// The name of its command, and its standard error.
-    Joins(String, Option<OwnedFd>),
+    /// Its command line, and its standard error.
+    Joins(Vec<String>, Option<OwnedFd>),
     /// It could not become its command.
     Failed,
     /// It has become its command, or is gone.
@@ -138,9 +138,9 @@ impl Line {
     }
 
     /// Wrapper: asks to join.
-    pub(crate) fn ask(&self, command: &str, stderr: Option<BorrowedFd<'_>>) -> Option<()> {
-        let mut text = command.as_bytes();
-        text = &text[..text.len().min(MESSAGE - 1)];
+    pub(crate) fn ask(&self, command: &[String], stderr: Option<BorrowedFd<'_>>) -> Option<()> {
+        let text = command.join("\0");
+        let text = &text.as_bytes()[..text.len().min(MESSAGE - 1)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = stderr.into_iter().collect();
@@ -191,7 +191,11 @@ impl Line {
         });
         match buffer.get(..len).unwrap_or_default() {
             [] => Heard::Left,
-            [b'J', name @ ..] => Heard::Joins(String::from_utf8_lossy(name).into_owned(), stderr),
+            [b'J', command @ ..] => {
+                let words = command.split(|&byte| byte == 0);
+                let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+                Heard::Joins(words.collect(), stderr)
+            }
             _ => Heard::Failed,
         }
     }
@@ -240,11 +244,12 @@ mod tests {
         assert!(elsewhere.call().unwrap().is_none(), "another job meets elsewhere");
 
         let caller = place.call().unwrap().expect("somebody listens");
-        caller.ask("./a.out", Some(rustix::stdio::stderr())).unwrap();
+        let command = ["./a.out".to_owned(), "two words".to_owned()];
+        caller.ask(&command, Some(rustix::stdio::stderr())).unwrap();
         let line = accept(&listener).expect("a caller");
         assert_eq!(line.peer(), Some(std::process::id()));
-        let Heard::Joins(name, Some(_)) = line.hear() else { panic!("it asks to join") };
-        assert_eq!(name, "./a.out");
+        let Heard::Joins(words, Some(_)) = line.hear() else { panic!("it asks to join") };
+        assert_eq!(words, command);
         assert!(matches!(line.hear(), Heard::Nothing));
         line.tell(&Reply::Session("/dev/shm/x y".into()));
         assert_eq!(caller.answer().unwrap(), Some(Reply::Session("/dev/shm/x y".into())));

@@ -110,9 +110,9 @@ impl Process {
         found
     }
 
-    /// Looks how far the threads have come; true if any of them has written anything.
-    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> bool {
-        self.lanes.iter_mut().fold(false, |any, lane| lane.look(source) | any)
+    /// Looks how far the threads have come; the bytes that they have written since the last look.
+    pub(crate) fn look(&mut self, source: &mut Source<'_>) -> u64 {
+        self.lanes.iter_mut().map(|lane| lane.look(source)).sum()
     }
 
     /// Whether anything waits to be merged, as what the last round's second look found.

@@ -127,7 +127,7 @@ fn start(
 ) -> Result<(Child, Recorder), Error> {
     let mut recorder = open(recording, output)?;
     let child = recording.launch.spawn(recorder.arena.session_path(), limits)?;
-    recorder.intents.expect(child.id(), &recording.launch.name());
+    recorder.intents.expect(child.id(), texts(&recording.launch.command));
     Ok((child, recorder))
 }
 

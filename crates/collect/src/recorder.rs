@@ -25,6 +25,9 @@ use crate::signals::Signals;
 use crate::sink::Sink;
 use crate::strays::Strays;
 
+/// Bytes in a round that are not worth another one at once. Programs that write less than that in the
+/// time of a [rest](Recorder::rest) are then read in few large pieces, and not in many small ones.
+const LITTLE: u64 = 256 << 10;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
 /// How long it may be to the next such look while threads wait for chunks.
@@ -191,7 +194,7 @@ impl Recorder {
         let _ = rustix::event::poll(&mut ends, Some(&timeout));
     }
 
-    /// One round: drain, merge, admit, end, sample. True when there was anything to do.
+    /// One round: drain, merge, admit, end, sample. True when the next one should follow at once.
     pub(crate) fn round(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
         self.round += 1;
         // Seen before draining: all that an arrival's parent wrote before is then merged first.
@@ -199,10 +202,9 @@ impl Recorder {
         let arrivals = self.arrivals();
         let programs = &self.programs;
         self.intents.observe(self.arena.arena(), |pid| count(programs, pid));
-        let mut busy = self.drain()?;
-        busy |= self.admit(&arrivals)?;
-        busy |= self.reap(root)?;
-        if busy {
+        let seen = self.drain()?;
+        let changed = self.admit(&arrivals)? | self.reap(root)?;
+        if seen > 0 || changed {
             self.idle_since = Instant::now();
         }
         self.supply();
@@ -224,30 +226,32 @@ impl Recorder {
             self.flush()?;
             self.next_flush = now + FLUSH_EVERY;
         }
-        Ok(busy)
+        Ok(seen >= LITTLE || changed)
     }
 
-    /// Two looks at what was published, then a merge of what the first has seen.
-    pub(crate) fn drain(&mut self) -> Result<bool, Error> {
-        let mut busy = self.look();
+    /// Two looks at what was published, then a merge of what the first has seen; the bytes that are
+    /// new.
+    pub(crate) fn drain(&mut self) -> Result<u64, Error> {
+        let mut seen = self.look();
+        let mut pending = false;
         for &i in &self.live {
             self.processes[i].settle();
-            busy |= self.processes[i].has_pending();
+            pending |= self.processes[i].has_pending();
         }
-        if busy {
-            self.look();
+        if pending {
+            seen += self.look();
             for &i in &self.live {
-                let source = &mut Source { arena: &self.arena, done: &mut self.done };
+                let source = &mut Source::new(&self.arena, &mut self.done);
                 self.processes[i].merge(&mut self.tape, source, false)?;
                 self.statuses.extend(self.processes[i].children.drain(..));
             }
             self.forget_done();
         }
-        Ok(busy)
+        Ok(seen)
     }
 
-    /// Finds new chunks, and how far all threads have come.
-    pub(crate) fn look(&mut self) -> bool {
+    /// Finds new chunks, and how far all threads have come; the bytes that are new.
+    pub(crate) fn look(&mut self) -> u64 {
         let mut found = Vec::new();
         self.free = FreeChunks::default();
         for (chunk, word) in self.arena.owners() {
@@ -264,13 +268,13 @@ impl Recorder {
                 self.attached.insert(chunk);
             }
         }
-        let mut any = false;
+        let mut seen = 0;
         for &i in &self.live {
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
-            any |= self.processes[i].look(source);
+            let source = &mut Source::new(&self.arena, &mut self.done);
+            seen += self.processes[i].look(source);
         }
         self.forget_done();
-        any
+        seen
     }
 
     /// Whose a claimed chunk is, once its thread has opened it and its process is known.
@@ -285,9 +289,14 @@ impl Recorder {
         self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
     }
 
+    /// What was given back is free, and nobody's.
     pub(crate) fn forget_done(&mut self) {
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
+            match chunk {
+                Chunk::Large(_) => self.free.large += 1,
+                Chunk::Small(_) => self.free.small += 1,
+            }
         }
     }
 
@@ -320,7 +329,7 @@ impl Recorder {
                 continue;
             }
             let slot = self.arena.arena().slot(process.slot as usize);
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            let source = &mut Source::new(&self.arena, &mut self.done);
             for number in process.close_gone(&tasks, source) {
                 slot.recycle_thread(number);
             }

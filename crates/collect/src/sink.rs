@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heaptape_tape::{BlockSink, Ended, Error, RawFrame};
 use heaptape_wire::session::Arena;
 use rustix::fs::FallocateFlags;
+
+use crate::room::Room;
 
 /// Frames that may wait for the writing thread.
 const QUEUE: usize = 8;
@@ -24,8 +26,18 @@ const STALLED: Duration = Duration::from_secs(30);
 pub(crate) struct Sink {
     sender: Option<SyncSender<RawFrame>>,
     thread: Option<JoinHandle<u64>>,
-    state: Arc<Mutex<Option<Ended>>>,
+    state: Arc<Mutex<State>>,
+    max_size: Option<u64>,
+    /// Events in the blocks that were queued.
+    items: u64,
     arena: Arena,
+}
+
+/// What the writing thread says.
+#[derive(Debug, Default)]
+struct State {
+    ended: Option<Ended>,
+    room: Room,
 }
 
 impl Sink {
@@ -36,16 +48,16 @@ impl Sink {
         arena: Arena,
     ) -> Result<Sink, crate::Error> {
         let (sender, receiver) = sync_channel(QUEUE);
-        let state = Arc::new(Mutex::new(None));
+        let state = Arc::new(Mutex::new(State::default()));
         let shared = state.clone();
         let out = FrameFile::new(file, max_size, shared)?;
         let thread = crate::thread::start(move || out.write_all(&receiver))?;
-        Ok(Sink { sender: Some(sender), thread: Some(thread), state, arena })
+        Ok(Sink { sender: Some(sender), thread: Some(thread), state, max_size, items: 0, arena })
     }
 
     /// Why the tape has to end, if it has to.
     pub(crate) fn ended(&self) -> Option<Ended> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.state).ended.clone()
     }
 
     /// Waits until everything is written; the length of the file in bytes, and why it had to end.
@@ -61,6 +73,7 @@ impl BlockSink for Sink {
     fn frame(&mut self, frame: RawFrame) -> Result<(), Error> {
         let Some(sender) = &self.sender else { return Ok(()) };
         let started = Instant::now();
+        self.items += frame.items();
         let mut frame = frame;
         loop {
             match sender.try_send(frame) {
@@ -68,14 +81,22 @@ impl BlockSink for Sink {
                 Err(TrySendError::Full(back)) => frame = back,
             }
             if started.elapsed() > STALLED {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                state.get_or_insert(Ended::Other("output-stalled".into()));
+                lock(&self.state).ended.get_or_insert(Ended::Other("output-stalled".into()));
                 return Ok(());
             }
             self.arena.session().beat();
             std::thread::sleep(Duration::from_micros(200));
         }
     }
+
+    fn room(&self) -> Option<u64> {
+        let room = lock(&self.state).room;
+        self.max_size.map(|max_size| room.items_left(max_size, self.items - room.items))
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The file behind the queue.
@@ -85,7 +106,7 @@ struct FrameFile {
     buffer: Vec<u8>,
     written: u64,
     max_size: Option<u64>,
-    state: Arc<Mutex<Option<Ended>>>,
+    state: Arc<Mutex<State>>,
     failed: Option<Ended>,
 }
 
@@ -93,7 +114,7 @@ impl FrameFile {
     fn new(
         file: File,
         max_size: Option<u64>,
-        state: Arc<Mutex<Option<Ended>>>,
+        state: Arc<Mutex<State>>,
     ) -> Result<FrameFile, Error> {
         let encoder = heaptape_tape::Encoder::new()?;
         Ok(FrameFile {
@@ -124,6 +145,7 @@ impl FrameFile {
 
     fn write(&mut self, frame: RawFrame) -> Result<(), Error> {
         self.buffer.clear();
+        let items = frame.items();
         frame.encode(&mut self.encoder, &mut self.buffer)?;
         if self.is_too_long() {
             self.give_up(Ended::MaxSize);
@@ -131,7 +153,16 @@ impl FrameFile {
         }
         self.reserve().and_then(|()| self.file.write_all(&self.buffer)).map_err(Error::Write)?;
         self.written += self.buffer.len() as u64;
+        self.tell(items);
         Ok(())
+    }
+
+    /// Says what is taken, after a frame with so many events.
+    fn tell(&self, items: u64) {
+        let room = &mut lock(&self.state).room;
+        room.taken = self.written + self.encoder.last_frame_bytes();
+        room.items += items;
+        room.block_bytes += if items > 0 { self.buffer.len() as u64 } else { 0 };
     }
 
     /// Whether this frame, with the last one behind it, would pass the limit.
@@ -155,7 +186,7 @@ impl FrameFile {
     }
 
     fn end(&self, why: Ended) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        lock(&self.state).ended.get_or_insert(why);
     }
 
     fn fail(&mut self, error: &Error) {

@@ -10,8 +10,8 @@ use std::path::Path;
 use heaptape_proc::read;
 use heaptape_tape::Uncovered;
 
-use crate::intents::why;
 use crate::launch::texts;
+use crate::obstacle::why;
 
 /// What the earlier looks have found.
 #[derive(Default)]
@@ -68,7 +68,7 @@ fn maps(pid: u32, session: &Path) -> bool {
 
 fn describe(pid: u32) -> Uncovered {
     let command = read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default();
-    let why = read::exe(pid)
-        .map_or_else(|_| "its program can't be read".into(), |exe| why(&exe.to_string_lossy()));
+    let why =
+        read::exe(pid).map_or_else(|_| "its program can't be read".into(), |exe| why(Some(&exe)));
     Uncovered { pid, command, why }
 }

@@ -42,12 +42,8 @@ pub struct Script {
 /// What the headers of an ELF file say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
-    /// 32 or 64.
-    pub bits: u8,
-    /// The machine's number (`e_machine`): 62 is x86-64, 3 is i386, 183 is AArch64.
-    pub machine: u16,
-    /// How it is linked.
-    pub linkage: Linkage,
+    /// What it is built for.
+    pub target: Target,
     /// Whether it defines `malloc` itself, so that a preloaded one is never called from it.
     pub defines_malloc: bool,
     /// An allocator under a private name, such as `je_malloc`, that the program may call directly.
@@ -56,6 +52,17 @@ pub struct Elf {
     pub build_id: Vec<u8>,
     /// Go's build id: the program is written in Go, whose runtime maps its memory itself.
     pub go_build_id: Option<String>,
+}
+
+/// What an ELF file is built for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// 32 or 64.
+    pub bits: u8,
+    /// The machine's number (`e_machine`): 62 is x86-64, 3 is i386, 183 is AArch64.
+    pub machine: u16,
+    /// How it is linked.
+    pub linkage: Linkage,
 }
 
 /// How an ELF file is linked.
@@ -89,6 +96,25 @@ pub const X86_64: u16 = object::elf::EM_X86_64;
 /// Tells what the file at `path` is. [`Error::Elf`] when it begins like an ELF file and is damaged,
 /// [`Error::Permission`] when it may be executed but not read.
 pub fn kind(path: &Path) -> Result<Executable, Error> {
+    let (file, head) = open(path)?;
+    if !head.starts_with(&ELFMAG) {
+        return Ok(parse_script(&head).map_or(Executable::Other, Executable::Script));
+    }
+    parse_elf(&ReadCache::new(file)).map(Executable::Elf).map_err(|error| damaged(path, error))
+}
+
+/// Tells what the ELF file at `path` is built for, without a look at its symbols; `None` for any other
+/// file. The errors are those of [`kind`].
+pub fn target(path: &Path) -> Result<Option<Target>, Error> {
+    let (file, head) = open(path)?;
+    if !head.starts_with(&ELFMAG) {
+        return Ok(None);
+    }
+    parse_target(&ReadCache::new(file)).map(Some).map_err(|error| damaged(path, error))
+}
+
+/// The file and its beginning, as long as a script's first line may be.
+fn open(path: &Path) -> Result<(File, Vec<u8>), Error> {
     let io = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::PermissionDenied => Error::Permission { path: path.to_owned() },
         _ => Error::Io { path: path.to_owned(), source },
@@ -96,13 +122,11 @@ pub fn kind(path: &Path) -> Result<Executable, Error> {
     let mut file = File::open(path).map_err(io)?;
     let mut head = Vec::with_capacity(SCRIPT_LINE);
     (&mut file).take(SCRIPT_LINE as u64).read_to_end(&mut head).map_err(io)?;
-    if !head.starts_with(&ELFMAG) {
-        return Ok(parse_script(&head).map_or(Executable::Other, Executable::Script));
-    }
-    let cache = ReadCache::new(file);
-    parse_elf(&cache)
-        .map(Executable::Elf)
-        .map_err(|e| Error::Elf { path: path.to_owned(), reason: e.to_string() })
+    Ok((file, head))
+}
+
+fn damaged(path: &Path, error: object::Error) -> Error {
+    Error::Elf { path: path.to_owned(), reason: error.to_string() }
 }
 
 /// Reads the first line of a script, as execve(2) does.
@@ -128,17 +152,31 @@ fn parse_elf<'data, R: ReadRef<'data>>(data: R) -> object::Result<Elf> {
     }
 }
 
+fn parse_target<'data, R: ReadRef<'data>>(data: R) -> object::Result<Target> {
+    match FileKind::parse(data)? {
+        FileKind::Elf32 => target_of(FileHeader32::<Endianness>::parse(data)?, data, 32),
+        _ => target_of(FileHeader64::<Endianness>::parse(data)?, data, 64),
+    }
+}
+
+fn target_of<'data, H, R>(header: &H, data: R, bits: u8) -> object::Result<Target>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let endian = header.endian()?;
+    let machine = header.e_machine(endian);
+    Ok(Target { bits, machine, linkage: linkage(header, endian, data)? })
+}
+
 fn describe<'data, H, R>(data: R, bits: u8) -> object::Result<Elf>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
     let file = ElfFile::<H, R>::parse(data)?;
-    let endian = file.endian();
     let mut elf = Elf {
-        bits,
-        machine: file.elf_header().e_machine(endian),
-        linkage: linkage(&file)?,
+        target: target_of(file.elf_header(), file.data(), bits)?,
         defines_malloc: false,
         private_malloc: None,
         build_id: build_id(&file)?,
@@ -151,10 +189,12 @@ where
 }
 
 fn linkage<'data, H: FileHeader, R: ReadRef<'data>>(
-    file: &ElfFile<'data, H, R>,
+    header: &H,
+    endian: H::Endian,
+    data: R,
 ) -> object::Result<Linkage> {
-    for header in file.elf_program_headers() {
-        if let Some(loader) = header.interpreter(file.endian(), file.data())? {
+    for header in header.program_headers(endian, data)? {
+        if let Some(loader) = header.interpreter(endian, data)? {
             let loader = PathBuf::from(OsString::from_vec(loader.to_vec()));
             let libc = libc_of(&loader);
             return Ok(Linkage::Dynamic { loader, libc });
@@ -277,8 +317,9 @@ mod tests {
         let Executable::Elf(elf) = kind(&std::env::current_exe().unwrap()).unwrap() else {
             panic!("not ELF");
         };
-        assert_eq!(elf.bits as u32, usize::BITS);
-        assert!(matches!(elf.linkage, Linkage::Dynamic { libc: Libc::Glibc, .. }));
+        assert_eq!(elf.target.bits as u32, usize::BITS);
+        assert!(matches!(elf.target.linkage, Linkage::Dynamic { libc: Libc::Glibc, .. }));
+        assert_eq!(target(&std::env::current_exe().unwrap()).unwrap(), Some(elf.target));
         assert!(!elf.defines_malloc);
         assert_eq!((elf.private_malloc, elf.go_build_id), (None, None));
     }
@@ -290,6 +331,7 @@ mod tests {
         for n in [4, 5, 20, 63, 64, 100, 1000] {
             std::fs::write(&path, &whole[..n]).unwrap();
             assert!(matches!(kind(&path), Err(Error::Elf { .. })), "{n} bytes");
+            assert!(n > 64 || matches!(target(&path), Err(Error::Elf { .. })), "{n} bytes");
         }
         std::fs::remove_file(&path).unwrap();
     }

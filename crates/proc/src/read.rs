@@ -81,6 +81,11 @@ pub fn exe(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
 }
 
+/// The working directory.
+pub fn cwd(pid: u32) -> Result<PathBuf, Error> {
+    fs::read_link(path(pid, "cwd")).map_err(|e| error(pid, "cwd", e))
+}
+
 /// The machine's name.
 pub fn hostname() -> Result<String, Error> {
     let path = PathBuf::from("/proc/sys/kernel/hostname");

@@ -5,7 +5,7 @@ use crate::numbers::Numbers;
 use hashbrown::HashMap;
 
 /// Callers that are found without the map.
-const RECENT: usize = 256;
+const RECENT: usize = 1024;
 
 /// The callers of a block so far.
 pub(crate) struct Callers {

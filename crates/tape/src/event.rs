@@ -50,6 +50,12 @@ impl Event {
         !self.call.is_release() && self.address == 0 && !self.frees_by_realloc()
     }
 
+    /// The address that the event looks up first.
+    #[inline]
+    pub(crate) fn looked_up(&self) -> u64 {
+        if self.old == 0 { self.address } else { self.old }
+    }
+
     /// Whether the call is a reallocation to nothing: a free that counts under realloc.
     pub fn frees_by_realloc(&self) -> bool {
         self.call.is_reallocation() && self.address == 0 && self.size == 0 && self.old != 0

@@ -48,6 +48,14 @@ impl RawFrame {
     pub fn last(why: Ended) -> RawFrame {
         RawFrame { process: 0, content: Content::Index(Some(why)) }
     }
+
+    /// Events and early releases in it; 0 unless it is a block of events.
+    pub fn items(&self) -> u64 {
+        match &self.content {
+            Content::Block(block) => block.items() as u64,
+            _ => 0,
+        }
+    }
 }
 
 /// The state of encoding: compression contexts, the offset reached, what the index needs.

@@ -1,5 +1,6 @@
 //! What a reader gets: events with what they did to the live set, releases, notes, samples.
 
+use crate::births::Held;
 use crate::event::{Event, Note, Sample};
 use heaptape_wire::event::Call;
 
@@ -42,6 +43,14 @@ pub struct OldBlock {
     pub slack: u64,
     /// Its address.
     pub address: u64,
+}
+
+impl OldBlock {
+    /// It as one of the live blocks; `None` for an inherited one, which is not among them.
+    pub(crate) fn held(&self) -> Option<Held> {
+        let OldBlock { size, slack, address, .. } = *self;
+        self.birth.map(|birth| Held { birth, size, slack, address })
+    }
 }
 
 /// An event with what it did to the live set.

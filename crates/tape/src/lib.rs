@@ -31,6 +31,7 @@ mod operation;
 mod place;
 mod pool;
 mod reader;
+mod recount;
 mod regions;
 mod resolve;
 mod source;

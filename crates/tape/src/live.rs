@@ -19,65 +19,110 @@ pub(crate) struct Block {
     pub(crate) slack: u64,
 }
 
-const KEY_SHIFT: u32 = 19;
-const SLACK_SHIFT: u32 = 3;
-const SLACK_BITS: u32 = KEY_SHIFT - SLACK_SHIFT;
-/// The low bits of a bucket's first word: its blocks in the second map; all set for too many to count.
-const OUTSIDE: u64 = (1 << SLACK_SHIFT) - 1;
-const ORDINAL_BITS: u32 = 40;
-const SIZE_BITS: u32 = 64 - ORDINAL_BITS;
 const WAYS: usize = 4;
 
-/// key 45 · slack 16 · outside 3 | size 24 · ordinal 40. Key 0 is a free slot.
-type Slot = [u64; 2];
+/// Bits of an address that a slot can hold; the lowest three are 0.
+const ADDRESS_BITS: u32 = 48;
+const SLACK_BITS: u32 = 16;
+const ORDINAL_BITS: u32 = 40;
+const SIZE_BITS: u32 = 64 - ORDINAL_BITS;
+/// The low bits of a bucket's first `rest`: its blocks in the second map; all set for too many to count.
+const OUTSIDE: u32 = 7;
+const OUTSIDE_BITS: u32 = 3;
+const HIGH_SHIFT: u32 = OUTSIDE_BITS + SLACK_BITS;
 
-/// A cache line of slots.
+/// A cache line of four slots. No two of them have the same key.
 #[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Bucket([Slot; WAYS]);
+#[repr(C, align(64))]
+struct Bucket {
+    /// Bits 3 to 34 of the address; 0 for a free slot.
+    keys: [u32; WAYS],
+    /// The bits of the address above those 13 · slack 16 · outside 3.
+    rest: [u32; WAYS],
+    /// size 24 · ordinal 40
+    what: [u64; WAYS],
+}
 
-/// An address as it stands in a slot; one that can't stand there is longer than any that can.
-#[inline]
-fn key(address: u64) -> u64 {
-    address.rotate_right(3) | u64::from(address == 0) << 63
+/// A block as it stands in a slot.
+struct Slot {
+    key: u32,
+    rest: u32,
+    what: u64,
 }
 
 #[inline]
-fn pack(key: u64, block: &Block) -> Option<Slot> {
-    let too_long = key >> (64 - KEY_SHIFT)
+fn pack(address: u64, block: &Block) -> Option<Slot> {
+    let too_long = address >> ADDRESS_BITS
+        | address & 7
         | block.slack >> SLACK_BITS
         | block.size >> SIZE_BITS
         | block.ordinal >> ORDINAL_BITS;
-    let slot =
-        [key << KEY_SHIFT | block.slack << SLACK_SHIFT, block.size << ORDINAL_BITS | block.ordinal];
-    (too_long == 0).then_some(slot)
+    let slot = Slot {
+        key: key(address),
+        rest: high(address) << HIGH_SHIFT | (block.slack as u32) << OUTSIDE_BITS,
+        what: block.size << ORDINAL_BITS | block.ordinal,
+    };
+    (too_long == 0 && slot.key != 0).then_some(slot)
 }
 
-fn unpack([place, what]: Slot) -> Block {
-    Block {
-        ordinal: what & ((1 << ORDINAL_BITS) - 1),
-        size: what >> ORDINAL_BITS,
-        slack: place >> SLACK_SHIFT & ((1 << SLACK_BITS) - 1),
-    }
+#[inline]
+fn key(address: u64) -> u32 {
+    (address >> 3) as u32
 }
 
-fn address([place, _]: Slot) -> u64 {
-    place >> KEY_SHIFT << 3
+#[inline]
+fn high(address: u64) -> u32 {
+    (address >> (u32::BITS + 3)) as u32
 }
 
 impl Bucket {
-    const EMPTY: Bucket = Bucket([[0; 2]; WAYS]);
+    const EMPTY: Bucket = Bucket { keys: [0; WAYS], rest: [0; WAYS], what: [0; WAYS] };
 
     /// The first slot with this key, [`WAYS`] if there is none.
     #[inline]
-    fn find(&self, key: u64) -> usize {
-        let same = |way: usize| usize::from(self.0[way][0] >> KEY_SHIFT == key) << way;
-        (same(0) | same(1) | same(2) | same(3) | 1 << WAYS).trailing_zeros() as usize
+    fn find(&self, key: u32) -> usize {
+        let same = self.keys.iter().enumerate().map(|(way, &k)| u32::from(k == key) << way);
+        same.fold(1 << WAYS, |all, one| all | one).trailing_zeros() as usize
+    }
+
+    /// The slot of the block at `address`.
+    #[inline]
+    fn find_block(&self, address: u64) -> Option<usize> {
+        let way = self.find(key(address));
+        let high = u64::from(*self.rest.get(way)? >> HIGH_SHIFT);
+        let is_it = high == address >> 35 && address & 7 == 0 && key(address) != 0;
+        is_it.then_some(way)
     }
 
     #[inline]
-    fn outside(&self) -> u64 {
-        self.0[0][0] & OUTSIDE
+    fn block(&self, way: usize) -> Block {
+        Block {
+            ordinal: self.what[way] & ((1 << ORDINAL_BITS) - 1),
+            size: self.what[way] >> ORDINAL_BITS,
+            slack: u64::from(self.rest[way] >> OUTSIDE_BITS & ((1 << SLACK_BITS) - 1)),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, way: usize, slot: Slot) {
+        self.keys[way] = slot.key;
+        self.rest[way] = slot.rest | self.rest[way] & OUTSIDE;
+        self.what[way] = slot.what;
+    }
+
+    /// Blocks of this bucket that lie in the second map.
+    #[inline]
+    fn outside(&self) -> u32 {
+        self.rest[0] & OUTSIDE
+    }
+
+    /// The blocks in the slots, with their addresses.
+    fn blocks(&self) -> impl Iterator<Item = (u64, Block)> + use<> {
+        let bucket = *self;
+        (0..WAYS).filter(move |&way| bucket.keys[way] != 0).map(move |way| {
+            let high = u64::from(bucket.rest[way] >> HIGH_SHIFT) << u32::BITS;
+            ((high | u64::from(bucket.keys[way])) << 3, bucket.block(way))
+        })
     }
 }
 
@@ -103,14 +148,14 @@ impl LiveMap {
     /// Brings the bucket of an address into the processor's caches; what it gives means nothing.
     #[inline]
     pub(crate) fn fetch(&self, address: u64) -> u64 {
-        self.buckets.get(self.home(address)).map_or(0, Bucket::outside)
+        self.buckets.get(self.home(address)).map_or(0, |bucket| u64::from(bucket.keys[0]))
     }
 
     /// The block at `address`.
     pub(crate) fn get(&self, address: u64) -> Option<Block> {
         let bucket = self.buckets.get(self.home(address))?;
-        match bucket.0.get(bucket.find(key(address))) {
-            Some(&slot) => Some(unpack(slot)),
+        match bucket.find_block(address) {
+            Some(way) => Some(bucket.block(way)),
             None if bucket.outside() == 0 => None,
             None => self.outside.get(&address).copied(),
         }
@@ -121,12 +166,10 @@ impl LiveMap {
     pub(crate) fn remove(&mut self, address: u64) -> Option<Block> {
         let home = self.home(address);
         let bucket = self.buckets.get_mut(home)?;
-        let way = bucket.find(key(address));
-        if way < WAYS {
-            let block = unpack(bucket.0[way]);
-            bucket.0[way][0] &= OUTSIDE;
+        if let Some(way) = bucket.find_block(address) {
+            bucket.keys[way] = 0;
             self.used -= 1;
-            return Some(block);
+            return Some(bucket.block(way));
         }
         if bucket.outside() == 0 { None } else { self.remove_outside(home, address) }
     }
@@ -136,7 +179,7 @@ impl LiveMap {
         let block = self.outside.remove(&address)?;
         let bucket = &mut self.buckets[home];
         if bucket.outside() < OUTSIDE {
-            bucket.0[0][0] -= 1;
+            bucket.rest[0] -= 1;
         }
         Some(block)
     }
@@ -149,14 +192,13 @@ impl LiveMap {
         }
         let home = self.home(address);
         let bucket = self.buckets.get_mut(home)?;
-        let key = key(address);
-        let is_new = bucket.find(key) == WAYS && bucket.outside() == 0;
+        let is_new = bucket.find(key(address)) == WAYS && bucket.outside() == 0;
         let way = bucket.find(0);
         if is_new
             && way < WAYS
-            && let Some(packed) = pack(key, &block)
+            && let Some(packed) = pack(address, &block)
         {
-            bucket.0[way] = packed;
+            bucket.set(way, packed);
             self.used += 1;
             return None;
         }
@@ -169,14 +211,14 @@ impl LiveMap {
         let before = self.remove(address);
         let bucket = &mut self.buckets[home];
         let way = bucket.find(0);
-        match pack(key(address), &block) {
-            Some([place, what]) if way < WAYS => {
-                bucket.0[way] = [place | bucket.0[way][0], what];
+        match pack(address, &block) {
+            Some(packed) if way < WAYS && bucket.find(packed.key) == WAYS => {
+                bucket.set(way, packed);
                 self.used += 1;
             }
             _ => {
                 self.outside.insert(address, block);
-                bucket.0[0][0] += u64::from(bucket.outside() < OUTSIDE);
+                bucket.rest[0] += u32::from(bucket.outside() < OUTSIDE);
             }
         }
         before
@@ -189,22 +231,16 @@ impl LiveMap {
         let before = std::mem::replace(&mut self.buckets, buckets);
         let outside = std::mem::take(&mut self.outside);
         self.used = 0;
-        for slot in
-            before.into_iter().flat_map(|bucket| bucket.0).filter(|&slot| address(slot) != 0)
-        {
-            self.insert(address(slot), unpack(slot));
-        }
-        for (address, block) in outside {
+        let inside = before.iter().flat_map(Bucket::blocks);
+        for (address, block) in inside.chain(outside) {
             self.insert(address, block);
         }
     }
 
     /// All blocks with their addresses, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Block)> + '_ {
-        let slots = self.buckets.iter().flat_map(|bucket| bucket.0);
-        let packed = slots.filter(|&slot| address(slot) != 0);
-        let packed = packed.map(|slot| (address(slot), unpack(slot)));
-        packed.chain(self.outside.iter().map(|(&address, &block)| (address, block)))
+        let inside = self.buckets.iter().flat_map(Bucket::blocks);
+        inside.chain(self.outside.iter().map(|(&address, &block)| (address, block)))
     }
 }
 
@@ -231,7 +267,19 @@ mod tests {
     fn blocks_of_any_shape_come_back() {
         let big = [0, 1, 1 << 24, (1 << 24) - 1, 1 << 30, (1 << 48) - 1, 1 << 48, u64::MAX];
         let mut map = LiveMap::default();
-        for address in [0, 1, 8, 9, 1 << 47, (1 << 48) - 8, 1 << 48, (1 << 48) + 8, u64::MAX] {
+        for address in [
+            0,
+            1,
+            8,
+            9,
+            1 << 47,
+            (1 << 48) - 8,
+            1 << 48,
+            (1 << 48) + 8,
+            1 << 35,
+            (1 << 35) + 8,
+            u64::MAX,
+        ] {
             let mut before = None;
             for size in big {
                 for slack in [0, 0xffff, 0x1_0000, u64::MAX] {

@@ -1,6 +1,5 @@
 //! The blocks that are alive at a moment, inherited ones included.
 
-use crate::births::Held;
 use crate::column::Unpacker;
 use crate::events::Events;
 use crate::index::ProcessContents;
@@ -75,11 +74,7 @@ fn own_blocks(
     let mut events = Events::until(tape, process, moment)?;
     while events.lend()?.is_some() {}
     let state = events.state();
-    let waiting = state.waiting().filter_map(|old| {
-        let held =
-            Held { birth: old.birth?, size: old.size, slack: old.slack, address: old.address };
-        Some((old.ordinal, held))
-    });
+    let waiting = state.waiting().filter_map(|old| Some((old.ordinal, old.held()?)));
     let own = state.births.iter().chain(waiting);
     let own =
         own.filter(|(ordinal, _)| !ended.contains(ordinal)).map(|(ordinal, held)| LiveBlock {

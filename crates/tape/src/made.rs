@@ -10,30 +10,42 @@ const WORD: usize = u64::BITS as usize;
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     words: Vec<u64>,
+    /// The word that is not full yet.
+    word: u64,
     events: usize,
 }
+
+/// For each operation whether it is an event, and whether it makes a block.
+static MAKES: [(usize, u64); 256] = {
+    let mut all = [(0, 0); 256];
+    let mut byte = 0;
+    while byte < all.len() {
+        if let Some(deed) = Operation(byte as u8).deed() {
+            let is_event = !matches!(deed, Deed::EarlyRelease { .. });
+            all[byte] = (is_event as usize, deed.makes_block() as u64);
+        }
+        byte += 1;
+    }
+    all
+};
 
 impl Made {
     /// Adds the events of a block.
     pub(crate) fn add(&mut self, operations: &[u8]) {
-        for deed in operations.iter().filter_map(|&operation| Operation(operation).deed()) {
-            if matches!(deed, Deed::EarlyRelease { .. }) {
-                continue;
+        for &operation in operations {
+            let (is_event, made) = MAKES[usize::from(operation)];
+            self.word |= made << (self.events % WORD);
+            self.events += is_event;
+            if is_event > 0 && self.events.is_multiple_of(WORD) {
+                self.words.push(std::mem::take(&mut self.word));
             }
-            if self.events.is_multiple_of(WORD) {
-                self.words.push(0);
-            }
-            if let Some(word) = self.words.last_mut() {
-                *word |= u64::from(deed.makes_block()) << (self.events % WORD);
-            }
-            self.events += 1;
         }
     }
 
     /// The events that made the blocks `nth`, as numbers since the keyframe. `nth` counts the blocks
     /// made since, from 0, and ascends.
     pub(crate) fn events_of(&self, nth: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
-        let mut words = self.words.iter().zip((0..).step_by(WORD));
+        let mut words = self.words.iter().chain([&self.word]).zip((0..).step_by(WORD));
         let (mut word, mut first, mut before) = (0u64, 0u64, 0);
         nth.map_while(move |nth| {
             while before + u64::from(word.count_ones()) <= nth {

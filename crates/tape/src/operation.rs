@@ -76,8 +76,8 @@ impl Operation {
 
     /// Takes the byte apart; `None` if no operation has it.
     #[inline]
-    pub(crate) fn deed(self) -> Option<Deed> {
-        DEEDS[usize::from(self.0)]
+    pub(crate) const fn deed(self) -> Option<Deed> {
+        DEEDS[self.0 as usize]
     }
 }
 
@@ -131,7 +131,7 @@ const fn reallocation(call: Call, flags: u8) -> Option<Deed> {
 impl Deed {
     /// Whether a block is born.
     #[inline]
-    pub(crate) fn makes_block(self) -> bool {
+    pub(crate) const fn makes_block(self) -> bool {
         match self {
             Deed::EarlyRelease { .. } | Deed::Release { .. } => false,
             Deed::Allocate { failed, .. } => !failed,

@@ -97,6 +97,32 @@ impl Resolver {
         }
     }
 
+    /// Whether keyframes, folded but for [`Resolver::folded`], gave the state that reading all items
+    /// gave.
+    pub(crate) fn agrees_with(&self, read: &Resolver) -> bool {
+        let waiting = read.waiting().filter_map(|old| Some((old.ordinal, old.held()?)));
+        let mut alive = 0;
+        let mut is_known = |(ordinal, held)| {
+            alive += 1;
+            self.births.get(ordinal) == Some(held)
+        };
+        self.ended == read.ended
+            && self.waits_like(read)
+            && read.births.iter().chain(waiting).all(&mut is_known)
+            && self.births.iter().count() == alive
+    }
+
+    fn waits_like(&self, other: &Resolver) -> bool {
+        // A keyframe counts the age from where it stands.
+        let block = |waiting: &Waiting| waiting.block.map(|block| OldBlock { age: 0, ..block });
+        let is_like = |(thread, waiting): (&u32, &Waiting)| {
+            other.pending.get(thread).is_some_and(|there| {
+                there.address == waiting.address && block(there) == block(waiting)
+            })
+        };
+        self.pending.len() == other.pending.len() && self.pending.iter().all(is_like)
+    }
+
     /// The blocks of early releases that wait for their event; they still count.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = OldBlock> + '_ {
         self.pending.values().filter_map(|waiting| waiting.block)
@@ -242,7 +268,8 @@ impl Resolver {
             }
             Deed::Reallocate { call, old, outcome } => {
                 resolved.event.call = call;
-                self.reallocate(block, old, outcome, resolved)
+                self.old_of(block, old, outcome, resolved)?;
+                self.new_of(block, outcome, resolved)
             }
         }
     }
@@ -301,14 +328,13 @@ impl Resolver {
         Ok(Release { index: self.index, thread, time, address, block: old })
     }
 
-    fn reallocate(
+    /// Makes the block that a reallocation gave, if it gave one.
+    fn new_of(
         &mut self,
         block: &mut UnpackedBlock,
-        old: Old,
         outcome: Outcome,
         resolved: &mut Resolved,
     ) -> Result<(), Broken> {
-        self.old_of(block, old, outcome, resolved)?;
         if outcome != Outcome::Freed {
             resolved.event.size = block.sizes.next().ok_or(SHORT)?;
         }
@@ -364,9 +390,8 @@ impl Resolver {
 
     /// A reallocation failed after its early release: its block is alive again.
     fn restore(&mut self, old: &OldBlock) {
-        if let Some(birth) = old.birth {
-            let OldBlock { size, slack, address, .. } = *old;
-            self.births.put_back(old.ordinal, Held { birth, size, slack, address });
+        if let Some(held) = old.held() {
+            self.births.put_back(old.ordinal, held);
         }
     }
 }

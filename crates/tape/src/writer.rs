@@ -22,6 +22,23 @@ const BATCH: usize = 32;
 pub trait BlockSink {
     /// Takes the next frame.
     fn frame(&mut self, frame: RawFrame) -> Result<(), Error>;
+
+    /// About how many more events and early releases there is room for; `None` for any number. A
+    /// block goes onto the tape whole or not at all, so blocks become smaller with the room.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The share of the room that a block takes at the most: one part in this many.
+const ROOM_SHARE: u64 = 16;
+/// Events and early releases that are a block's worth even where there is little room.
+const LEAST_ITEMS: u64 = 1 << 10;
+
+/// Events and early releases that make a block full when the sink has room for so many.
+fn full_block(room: Option<u64>) -> usize {
+    let items = room.map(|items| (items / ROOM_SHARE).clamp(LEAST_ITEMS, BLOCK_ITEMS as u64));
+    items.map_or(BLOCK_ITEMS, |items| items as usize)
 }
 
 /// Writes a tape. One thread feeds it; frames leave through the sink.
@@ -48,6 +65,8 @@ pub struct Writer<S: BlockSink> {
     family: Family,
     tracks: Vec<Option<Box<Track>>>,
     keyframe_events: u64,
+    /// Events and early releases that make a block full at present.
+    block_items: usize,
     pool: Pool,
     /// Events and order faults of the processes that have ended.
     ended: (u64, u64),
@@ -57,6 +76,7 @@ impl<S: BlockSink> Writer<S> {
     /// Starts a tape: the header goes to the sink at once.
     pub fn new(sink: S, header: &Header) -> Result<Writer<S>, Error> {
         let mut writer = Writer {
+            block_items: full_block(sink.room()),
             sink,
             family: Family::default(),
             tracks: Vec::new(),
@@ -132,7 +152,7 @@ impl<S: BlockSink> Writer<S> {
         let track = track(&mut self.tracks, process)?;
         let index = track.tally.events;
         track.event(&mut self.family, process.0, event);
-        if track.block.items() >= BLOCK_ITEMS {
+        if track.block.items() >= self.block_items {
             self.flush_process(process)?;
         }
         Ok(index)
@@ -141,7 +161,7 @@ impl<S: BlockSink> Writer<S> {
     /// Writes the next events of a process, which is quicker than one by one.
     pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
         for batch in events.chunks(BATCH) {
-            self.family.fetch(process.0, batch.iter().flat_map(|e| [e.address, e.old]));
+            self.family.fetch(process.0, batch.iter().map(Event::looked_up));
             for event in batch {
                 self.event(process, event)?;
             }
@@ -174,7 +194,7 @@ impl<S: BlockSink> Writer<S> {
         }
         track.item(Operation::early_release(block.is_some()), thread, time);
         track.tally.release(thread);
-        if track.block.items() >= BLOCK_ITEMS {
+        if track.block.items() >= self.block_items {
             self.flush_process(process)?;
         }
         Ok(())
@@ -257,6 +277,7 @@ impl<S: BlockSink> Writer<S> {
         }
         if block.items() > 0 {
             self.send(process.0, Content::Block(block))?;
+            self.block_items = full_block(self.sink.room());
         }
         match keyframe {
             Some(keyframe) => self.send(process.0, Content::Keyframe(Box::new(keyframe))),

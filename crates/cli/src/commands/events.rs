@@ -36,9 +36,9 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         tape: &tape,
         name: args.file.display().to_string(),
     };
-    if args.histogram {
-        listing.histogram(terminal)?;
-    } else if !listing.calls(terminal)? {
+    let any =
+        if args.histogram { listing.histogram(terminal)? } else { listing.calls(terminal)? };
+    if !any {
         terminal.say(&listing.nothing());
     }
     Ok(ExitCode::SUCCESS)
@@ -64,7 +64,7 @@ impl Listing<'_> {
     fn nothing(&self) -> String {
         let process = text::process(self.process);
         let events = text::counted(self.process.events, "event", "events");
-        if self.range().start >= self.process.events {
+        if self.range().is_empty() {
             format!("{process} has {events}, and none in this range.")
         } else {
             format!("Nothing matches; {process} has {events}.")
@@ -118,9 +118,30 @@ impl Listing<'_> {
         Ok(any)
     }
 
-    fn histogram(&self, terminal: &Terminal) -> Result<()> {
+    /// Prints the size classes; `false` if nothing is in any.
+    fn histogram(&self, terminal: &Terminal) -> Result<bool> {
+        let histogram = self.counted(terminal)?;
+        let any = histogram.bins().next().is_some();
+        let mut out = terminal.out();
+        let balanced = self.filter.balances();
+        if self.json {
+            let complete = self.tape.summary().complete;
+            json::histogram::write(&mut out, complete, self.process, &histogram, balanced)?;
+        } else if any {
+            writeln!(out, "Sizes requested by {}:\n", text::process(self.process))?;
+            events::histogram(&mut out, &histogram, balanced, terminal.style())?;
+        }
+        out.flush()?;
+        Ok(any)
+    }
+
+    /// What the calls of the range did. A range without calls has none of the blocks before it.
+    fn counted(&self, terminal: &Terminal) -> Result<Histogram> {
         let range = self.range();
         let mut histogram = Histogram::new();
+        if range.is_empty() {
+            return Ok(histogram);
+        }
         let name = || self.name.clone();
         let before = live::after(self.tape, self.process.number, range.start);
         let before = before.with_context(name)?;
@@ -136,17 +157,7 @@ impl Listing<'_> {
                 histogram.call(event, &self.filter);
             }
         }
-        drop(progress);
-        let mut out = terminal.out();
-        let balanced = self.filter.balances();
-        if self.json {
-            let complete = self.tape.summary().complete;
-            json::histogram::write(&mut out, complete, self.process, &histogram, balanced)?;
-        } else {
-            writeln!(out, "Sizes requested by {}:\n", text::process(self.process))?;
-            events::histogram(&mut out, &histogram, balanced, terminal.style())?;
-        }
-        Ok(out.flush()?)
+        Ok(histogram)
     }
 }
 

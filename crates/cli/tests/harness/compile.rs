@@ -60,12 +60,15 @@ const FLAGS: [&str; 9] = [
     "-pthread",
 ];
 
+/// The program keeps its name; what it is compiled with names its folder.
 fn built(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
     built_with(name, compiler, &[flags, &FLAGS].concat(), source)
 }
 
 fn built_with(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    let with = [&[compiler], flags].concat().join(" ");
+    let key = format!("programs/{:08x}", crc32fast::hash(with.as_bytes()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(key);
     fs::create_dir_all(&folder).expect("the folder of compiled programs");
     // Tests run in parallel, in threads and in processes.
     let lock = File::create(folder.join("lock")).expect("the lock file");

@@ -47,6 +47,20 @@ pub(crate) fn record(tape: &Path, options: &[&str], command: &[&OsStr]) -> Comma
     record
 }
 
+/// Records tests/programs/loop.c with four threads onto `x.tape` in a folder, where the program keeps
+/// its `progress`. It ends by itself when both are over: the milliseconds, and the calls of each thread.
+pub(crate) fn record_loop(
+    folder: &Path,
+    options: &[&str],
+    milliseconds: &str,
+    calls: &str,
+) -> Command {
+    let (program, shared) = (compile::program("loop"), folder.join("progress"));
+    let words = ["4", milliseconds, "100", calls].map(OsStr::new);
+    let command = [&[program.as_os_str(), shared.as_os_str()][..], &words].concat();
+    record(&folder.join("x.tape"), options, &command)
+}
+
 /// Says on the test's output why it checks nothing here.
 pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");

@@ -1,6 +1,7 @@
 //! Commands run to their end within a time limit, output in files (a daemon may keep a pipe open for ever).
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,12 @@ impl Outcome {
     /// The exit code; a signal counts as 128+n, as a shell has it.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(127))
+    }
+
+    /// What was printed, as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout)
+            .unwrap_or_else(|e| panic!("no JSON: {e}; stderr:\n{}", self.stderr_text()))
     }
 
     pub(crate) fn stderr_text(&self) -> String {

@@ -36,7 +36,7 @@ pub(crate) const DELETE: usize = 12;
 pub(crate) fn info(tape: &Path) -> Value {
     let outcome = info_outcome(tape);
     assert_eq!(outcome.code(), 0, "info fails: {}", outcome.stderr_text());
-    serde_json::from_slice(&outcome.stdout).expect("info --json prints JSON")
+    outcome.json()
 }
 
 /// What `info --json` does, whatever it is.
@@ -68,6 +68,21 @@ pub(crate) fn assert_sound(info: &Value) {
     assert_eq!(info["ended"], Value::Null, "{info}");
     assert_eq!(number(info, "/lost"), 0, "{info}");
     assert_eq!(number(info, "/order_faults"), 0, "{info}");
+}
+
+/// Asserts that a tape ended before its job did, because of `ended` (null: it was cut), and that what is
+/// there is whole: all events that it counts are there. Gives their number.
+pub(crate) fn assert_ended_early(tape: &Path, ended: &Value) -> u64 {
+    let outcome = info_outcome(tape);
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    super::one_sentence(&outcome);
+    let info = outcome.json();
+    assert_eq!((&info["complete"], &info["ended"]), (&false.into(), ended), "{info}");
+    assert_eq!((number(&info, "/lost"), number(&info, "/order_faults")), (0, 0), "{info}");
+    let mut events = 0;
+    rows(tape, |_| events += 1);
+    assert_eq!(events, number(&info, "/events"), "{info}");
+    events
 }
 
 /// One call, a line of the CSV.

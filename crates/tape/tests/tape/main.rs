@@ -8,4 +8,5 @@ mod model;
 mod reseal;
 mod round_trip;
 mod story;
+mod verify;
 mod wanted;

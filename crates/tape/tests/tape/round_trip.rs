@@ -29,6 +29,7 @@ fn compare(steps: &[Step], keyframes: u64) {
         assert_eq!(is.end_blocks, should.all().len() as u64);
         assert_eq!((is.peak_requested, is.peak_at), (should.peak, should.peak_at));
         assert_eq!(is.ended.is_some(), should.ended);
+        assert_eq!(verify(&tape, is.number).unwrap().events, is.events);
         let count = |call| {
             items
                 .iter()

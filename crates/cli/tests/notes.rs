@@ -1,0 +1,71 @@
+//! What stands between the heap calls: the calls that map memory, just as the program made them.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::program;
+use harness::running::run;
+use harness::{heaptape, record, scratch, tape};
+use serde_json::Value;
+use std::fs;
+
+/// Kinds of notes that programs make by a call.
+const MAPPING: [&str; 14] = [
+    "mmap",
+    "munmap",
+    "mremap",
+    "mprotect",
+    "madvise",
+    "brk",
+    "sbrk",
+    "shmat",
+    "shmdt",
+    "shmget",
+    "shm_open",
+    "memfd_create",
+    "mallopt",
+    "malloc_trim",
+];
+
+/// Whether a word is what the program says; of a narrow one the upper half means nothing.
+fn is_word(found: &Value, told: &Value) -> bool {
+    let (Some(found), Some(told)) = (found.as_u64(), told.as_u64()) else { return false };
+    found == told || u64::from(found as u32) == told
+}
+
+#[test]
+fn mapping_calls_stand_on_the_tape_as_the_program_made_them() {
+    let folder = scratch();
+    let (file, truth) = (folder.path().join("x.tape"), folder.path().join("truth"));
+    let program = program("mapped");
+    let mut command = record(&file, &[], &[program.as_os_str()]);
+    let outcome = run(command.env("TRUTH", &truth));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    tape::assert_sound(&tape::info(&file));
+    let told = fs::read_to_string(&truth).expect("the truth");
+    let told: Vec<Value> =
+        told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let outcome = run(heaptape(["events", "--notes", "--json"]).arg(&file));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let listing = outcome.json();
+    let mut size = Value::Null;
+    let mut found = Vec::new();
+    for item in listing["events"].as_array().expect("a list") {
+        match item["note"].as_str() {
+            Some(name) if MAPPING.contains(&name) => found.push((size.clone(), item)),
+            None if item["module"].as_str() == program.to_str() => size = item["size"].clone(),
+            _ => {}
+        }
+    }
+    assert!(told.len() >= 22, "{} calls", told.len());
+    for ((size, note), told) in found.iter().zip(&told) {
+        let at = format!("found behind a block of {size} bytes: {note}\ntold: {told}");
+        assert_eq!(*size, told["size"], "{at}");
+        assert_eq!((&note["note"], &note["text"]), (&told["note"], &told["text"]), "{at}");
+        let words = |value: &Value| value["args"].as_array().expect("words").clone();
+        let (found, told) = (words(note), words(told));
+        let all = found.iter().zip(&told).all(|(found, told)| is_word(found, told));
+        assert!(all && found.len() == told.len(), "{at}");
+    }
+    assert_eq!(found.len(), told.len());
+}

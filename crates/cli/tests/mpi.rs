@@ -4,7 +4,7 @@
 
 mod harness;
 
-use harness::compile::mpi_program;
+use harness::compile::{mpi_program, program};
 use harness::running::{Outcome, Running, run, until};
 use harness::tape::{self, number};
 use harness::{HEAPTAPE, LIMIT, compare, heaptape, scratch, skip, truth};
@@ -170,6 +170,20 @@ fn the_transports_of_open_mpi_carry_what_they_carry_without_us() {
     for transport in transports {
         job.options = [vec!["--oversubscribe"], transport].concat();
         job.exact(2, &["exchange"]);
+    }
+}
+
+#[test]
+fn a_look_up_by_name_finds_libcs_mapping_calls_and_the_programs_own_calls_are_noted() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let outcome = run(&mut harness::record(&file, &[], &[program("lookup").as_os_str()]));
+    assert_eq!(outcome.code(), 0, "{}", String::from_utf8_lossy(&outcome.stdout));
+    let events = run(heaptape(["events", "--notes"]).arg(&file));
+    let text = String::from_utf8_lossy(&events.stdout).into_owned();
+    for call in ["mmap", "munmap"] {
+        let noted = |line: &str| line.contains(&format!(" {call} ")) && line.contains("0x543000");
+        assert_eq!(text.lines().filter(|line| noted(line)).count(), 1, "{call}:\n{text}");
     }
 }
 

@@ -63,11 +63,15 @@ impl Recorder {
             None => self.number_of(registration.ppid),
         };
         // One that is gone already has no environment any more.
-        let job = launcher::job_of(pid).or_else(|| self.jobs.get(&pid).cloned());
+        let joined = self.joined.remove(&pid).unwrap_or_default();
+        let job = launcher::job_of(pid).or(joined.job);
         let rank = job.as_ref().map(|job| job.rank);
         let time = self.clock.now();
         let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
         self.start_process((slot, generation), start, job)?;
+        if let Some(process) = self.processes.last_mut() {
+            process.watch = process.watch.take().or(joined.watch);
+        }
         Ok(true)
     }
 

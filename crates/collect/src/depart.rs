@@ -70,7 +70,6 @@ impl Recorder {
         process.finish(&mut self.tape, &mut source, time)?;
         drop(source);
         self.statuses.extend(process.children.drain(..));
-        self.jobs.remove(&process.start.pid);
         let (slot, generation) = (process.slot, process.generation);
         self.live.retain(|&i| i != place);
         self.forget_done();

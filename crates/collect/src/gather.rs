@@ -17,7 +17,7 @@ use crate::exit;
 use crate::meeting::{self, Heard, Line, Reply};
 use crate::output::OpenOutput;
 use crate::record::{self, Outcome, Recording};
-use crate::recorder::Recorder;
+use crate::recorder::{Joined, Recorder};
 
 /// How long the first command may take to join.
 const FIRST: Duration = Duration::from_secs(10);
@@ -153,10 +153,14 @@ impl Gathering {
                 match change {
                     Change::Joined(pid, command) => {
                         recorder.intents.expect(pid, command);
-                        recorder.jobs.extend(launcher::job_of(pid).map(|job| (pid, job)));
+                        let (job, watch) = (launcher::job_of(pid), exit::watch(pid));
+                        recorder.joined.insert(pid, Joined { job, watch });
                         self.answer(pid, &reply);
                     }
-                    Change::Failed(pid) => recorder.intents.forget(pid),
+                    Change::Failed(pid) => {
+                        recorder.intents.forget(pid);
+                        recorder.joined.remove(&pid);
+                    }
                 }
             }
             self.let_go();

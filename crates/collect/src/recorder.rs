@@ -1,7 +1,7 @@
 //! The loop: drain, merge, admit, end, sample, until the job has ended.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -45,6 +45,15 @@ const STUCK: Duration = Duration::from_secs(5);
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
+/// What was learnt of a command while it was still its wrapper, which may be gone before it is looked
+/// at again.
+#[derive(Default)]
+pub(crate) struct Joined {
+    pub(crate) job: Option<Job>,
+    /// Its descriptor, by which the kernel tells how it ended.
+    pub(crate) watch: Option<OwnedFd>,
+}
+
 /// The state of a recording.
 pub(crate) struct Recorder {
     pub(crate) arena: SharedArena,
@@ -59,8 +68,8 @@ pub(crate) struct Recorder {
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
     /// How often each pid has registered with a new program.
     pub(crate) programs: HashMap<u32, u64>,
-    /// Places in their job of commands that have joined, by pid.
-    pub(crate) jobs: HashMap<u32, Job>,
+    /// Commands that have joined and have not registered, by pid.
+    pub(crate) joined: HashMap<u32, Joined>,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -100,7 +109,7 @@ impl Recorder {
             live: Vec::new(),
             by_slot: HashMap::new(),
             programs: HashMap::new(),
-            jobs: HashMap::new(),
+            joined: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,

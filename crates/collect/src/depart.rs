@@ -71,6 +71,7 @@ impl Recorder {
         drop(source);
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
+        self.name_gap(place)?;
         self.live.retain(|&i| i != place);
         self.forget_done();
         if self.arena.arena().slot(slot as usize).is_detached() {

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::exit::Exit;
+use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
@@ -138,7 +139,7 @@ pub(crate) fn open(recording: &Recording, output: &OpenOutput) -> Result<Recorde
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
     let clock = Clock::start(arena.arena())?;
-    Ok(Recorder::new(arena, clock, tape, Intents::new()))
+    Ok(Recorder::new(arena, clock, tape, Intents::new(), Inspector::start()?))
 }
 
 fn header(recording: &Recording) -> Header {

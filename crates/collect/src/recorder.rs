@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::depart::count;
 use crate::drain::Source;
 use crate::exit::Exit;
+use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
@@ -61,6 +62,7 @@ pub(crate) struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) intents: Intents,
     pub(crate) strays: Strays,
+    pub(crate) inspector: Inspector,
     pub(crate) processes: Vec<Process>,
     /// Places in `processes` of those that run.
     pub(crate) live: Vec<usize>,
@@ -97,6 +99,7 @@ impl Recorder {
         clock: Clock,
         tape: Writer<Sink>,
         intents: Intents,
+        inspector: Inspector,
     ) -> Recorder {
         let now = Instant::now();
         Recorder {
@@ -105,6 +108,7 @@ impl Recorder {
             tape,
             intents,
             strays: Strays::default(),
+            inspector,
             processes: Vec::new(),
             live: Vec::new(),
             by_slot: HashMap::new(),
@@ -218,6 +222,7 @@ impl Recorder {
         }
         self.supply();
         self.judge_intents()?;
+        self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
         if self.waited > 0 {
@@ -368,6 +373,9 @@ impl Recorder {
             }
         }
         self.arena.arena().session().end();
+        if let Err(error) = self.finish_gaps() {
+            self.ended.get_or_insert(Ended::Other(error.to_string()));
+        }
         if self.detached > 0 {
             self.ended.get_or_insert(Ended::Other("heaptape-stood-still".into()));
         }

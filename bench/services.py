@@ -180,7 +180,7 @@ def postgres(run):
     run.recorded(*user.runs(), programs["initdb"], "-D", data, "--no-sync", "-A", "trust", "-U", "bench", "--locale", "C.UTF-8")
     settings = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={sockets}", "-c", "max_connections=120", "-c", "fsync=off",
                 "-c", "min_parallel_table_scan_size=0", "-c", "parallel_setup_cost=0", "-c", "parallel_tuple_cost=0",
-                "-c", "debug_parallel_query=off", "-c", "jit=off", "-c", "max_parallel_workers_per_gather=2"]
+                "-c", "jit=off", "-c", "max_parallel_workers_per_gather=2"]
     child = run.start(*user.runs(), programs["postgres"], "-D", data, *settings)
     at = ["-h", sockets, "-U", "bench"]
     run.until((sockets / ".s.PGSQL.5432").exists, "postgres", child)

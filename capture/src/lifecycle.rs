@@ -214,6 +214,9 @@ fn map_private() -> bool {
     true
 }
 
+/// How long a process waits for another one to end when all slots are taken.
+const FULL_MS: u64 = 200;
+
 /// Takes a process slot and says who we are.
 fn register(origin: Origin) -> bool {
     let session = arena().session();
@@ -244,7 +247,9 @@ fn register(origin: Origin) -> bool {
                 return true;
             }
         }
-        if !patience.wait() {
+        // Where all the slots that there can be are taken, those who hold them may wait for us.
+        let is_full = ready == SLOTS && patience.has_waited(FULL_MS);
+        if is_full || !patience.wait() {
             session.turned_away.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -347,6 +352,11 @@ impl Patience {
     /// What one round counts at the most: the program itself may have been stopped meanwhile.
     const ROUND_MS: u64 = 20;
     const SPINS: u32 = 16;
+    /// Nanoseconds that a pause lasts for each who waits: all together they then ask as often as one
+    /// would, and leave the processors to the collector.
+    const PAUSE_NS: i64 = 50_000;
+    /// At most so many times that.
+    const LONGEST: u32 = 400;
 
     fn new() -> Patience {
         let session = arena().session();
@@ -367,7 +377,8 @@ impl Patience {
         if self.rounds < Self::SPINS || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
             arch::relax();
         } else {
-            let moment: [i64; 2] = [0, 50_000];
+            let times = session.waiting.load(Ordering::Relaxed).max(self.rounds / Self::SPINS);
+            let moment = [0, Self::PAUSE_NS * i64::from(times.min(Self::LONGEST))];
             // SAFETY: reads the two words; the remainder is not asked for.
             unsafe {
                 syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]);
@@ -382,10 +393,15 @@ impl Patience {
         if beat != self.beat {
             (self.beat, self.silent) = (beat, 0);
         }
-        if session.is_orphaned() && self.waited >= Self::DEAD_MS * self.ticks_per_ms {
+        if session.is_orphaned() && self.has_waited(Self::DEAD_MS) {
             return false;
         }
         self.silent < Self::STOPPED_MS * self.ticks_per_ms
+    }
+
+    /// Whether the wait has lasted so long.
+    fn has_waited(&self, ms: u64) -> bool {
+        self.waited >= ms * self.ticks_per_ms
     }
 }
 

@@ -40,8 +40,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const FORK_GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
-/// How long threads may wait for chunks while nothing comes from any.
-const STUCK: Duration = Duration::from_secs(5);
+/// How long threads may wait for chunks while none is given back and none can be made.
+const STUCK: Duration = Duration::from_secs(2);
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
@@ -73,8 +73,8 @@ pub(crate) struct Recorder {
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) sampling: Sampling,
-    /// When a round last found anything to do.
-    pub(crate) idle_since: Instant,
+    /// When a chunk was last given, or nobody waited for one.
+    pub(crate) supplied: Instant,
     pub(crate) next_threads: Instant,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
@@ -109,7 +109,7 @@ impl Recorder {
             detached: 0,
             ended: None,
             sampling: Sampling::new(now),
-            idle_since: now,
+            supplied: now,
             next_threads: now + THREADS_EVERY,
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
@@ -193,9 +193,6 @@ impl Recorder {
         self.intents.observe(self.arena.arena(), |pid| count(programs, pid));
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
-        if seen > 0 || changed {
-            self.idle_since = Instant::now();
-        }
         self.supply();
         self.judge_intents()?;
         let now = Instant::now();
@@ -279,6 +276,9 @@ impl Recorder {
     }
 
     pub(crate) fn forget_done(&mut self) {
+        if !self.done.is_empty() {
+            self.supplied = Instant::now();
+        }
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
         }
@@ -289,13 +289,14 @@ impl Recorder {
         let session = self.arena.arena().session();
         self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
         let starved = self.waited > 0 && self.free.total() == 0;
-        if !self.arena.replenish(self.free, starved) && self.arena.is_full() {
-            self.ended.get_or_insert(Ended::Other("shared-memory-full".into()));
+        if self.arena.replenish(self.free, self.waited as usize, starved) || !starved {
+            self.supplied = Instant::now();
         }
-        // Only a thread's stream that somebody scribbled over can leave it so for long.
-        let stuck = starved && self.idle_since.elapsed() > STUCK;
-        if stuck {
-            self.ended.get_or_insert(Ended::Other("no-chunks-left".into()));
+        // As many threads as there can be chunks, no memory for more, or somebody scribbled over the
+        // streams: those who wait would do so for ever.
+        if self.supplied.elapsed() > STUCK {
+            let why = if self.arena.is_full() { "shared-memory-full" } else { "no-chunks-left" };
+            self.ended.get_or_insert(Ended::Other(why.into()));
         }
         if self.live.len() + SPARE_SLOTS > self.arena.slots() {
             self.arena.offer_slots(2 * SPARE_SLOTS);

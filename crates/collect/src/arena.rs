@@ -174,16 +174,17 @@ impl SharedArena {
         let session = self.arena.session();
         if large {
             self.large_extents += 1;
-            self.release(Chunk::Large(extent));
+            self.put(Chunk::Large(extent));
             session.large_end.store(extent as u32 + 1, Ordering::Release);
         } else {
             let smalls = extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT;
-            smalls.clone().for_each(|small| self.release(Chunk::Small(small)));
+            smalls.clone().for_each(|small| self.put(Chunk::Small(small)));
             if session.small_end.load(Ordering::Relaxed) == 0 {
                 session.small_start.store(smalls.start as u32, Ordering::Relaxed);
             }
             session.small_end.store(smalls.end as u32, Ordering::Release);
         }
+        session.count_offer();
         true
     }
 
@@ -241,6 +242,11 @@ impl SharedArena {
 
     /// Offers a chunk again.
     pub(crate) fn release(&self, chunk: Chunk) {
+        self.put(chunk);
+        self.arena.session().count_offer();
+    }
+
+    fn put(&self, chunk: Chunk) {
         self.header(chunk).reset();
         let word = match chunk {
             Chunk::Large(index) => &self.arena.large_owners()[index],

@@ -120,7 +120,7 @@ impl Recorder {
                 pid: 0,
                 command: Vec::new(),
                 why: format!(
-                    "it found no place among {} processes before heaptape had time for it",
+                    "the {} processes that can be recorded at the same time were there already",
                     wire::SLOTS
                 ),
             })?;

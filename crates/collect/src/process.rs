@@ -17,6 +17,8 @@ use crate::exit::{self, Exit};
 use crate::merge::{Stream, merge};
 use crate::sink::Sink;
 
+/// Bytes that an event has in a chunk, at least.
+pub(crate) const BYTES_PER_EVENT: u64 = 16;
 /// Events that go to the tape together.
 const BATCH: usize = 32;
 
@@ -186,13 +188,17 @@ impl Process {
         numbers
     }
 
-    /// Forgets lanes that are closed and merged, but for those at the end, whose number counts.
+    /// Forgets lanes that are finished and stand before all others.
     fn drop_finished(&mut self) {
-        let finished = |lane: &Lane| lane.is_empty() && !lane.holds_chunks() && lane.has_begun();
-        let count = self.lanes.iter().take_while(|lane| finished(lane)).count();
+        let count = self.lanes.iter().take_while(|lane| lane.is_finished()).count();
         for lane in self.lanes.drain(..count) {
             self.closed.add(&lane);
         }
+    }
+
+    /// So many bytes of the process's events can't be read.
+    pub(crate) fn lose(&mut self, bytes: u64) {
+        self.closed.lost += bytes.div_ceil(BYTES_PER_EVENT);
     }
 
     /// The process is gone: reads the rest, gives its chunks back and ends it on the tape.

@@ -147,8 +147,8 @@ pub fn allocation(call: Call, a: &Allocation) {
     let slot = ready_now(EVENT_BYTES);
     // SAFETY: a ready slot is the thread's own and has room for the longest event.
     unsafe {
-        if !slot.is_null() && (*slot).short.operator == 0 {
-            return write(slot, |out| event::put_allocation(out, call, a, stamp));
+        if !slot.is_null() && (*slot).short.operator == 0 && !a.is_wide() {
+            return write(slot, |out| event::put_narrow_allocation(out, call, a, stamp));
         }
     }
     // All else in a function of its own: the way above then calls nothing and saves no registers.

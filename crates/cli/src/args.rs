@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Events(Events),
     Live(Live),
     Export(Export),
+    Doctor(Doctor),
     CapturePath(CapturePath),
     Completions(Completions),
     Man(Man),
@@ -244,6 +245,21 @@ pub(crate) struct Export {
 pub(crate) enum Format {
     /// Comma-separated values with a head line.
     Csv,
+}
+
+/// Say whether recording works here, or with a command, and what will be seen
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape doctor", "this system: kernel, shared memory, limits, MPI, a recording on trial"),
+    ("heaptape doctor python3 -c pass", "a command, without running it: its allocator, and what will be seen"),
+]))]
+pub(crate) struct Doctor {
+    /// Print JSON (heaptape.doctor/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A program and its arguments, to look at and not to run [default: look at this system]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Print where the capture library is, for LD_PRELOAD by hand

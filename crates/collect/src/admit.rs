@@ -141,6 +141,7 @@ impl Recorder {
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
+            self.inspect(place);
             self.sample_process(place, false)?;
         }
         self.arena.arena().session().beat();

@@ -25,10 +25,10 @@ use crate::{Error, arch};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Process slots offered from the start.
-const FIRST_SLOTS: usize = 128;
+pub(crate) const FIRST_SLOTS: usize = 128;
 /// Extents offered from the start: as large chunks, and cut into small ones.
-const FIRST_LARGE: usize = 48;
-const FIRST_SMALL: usize = 2;
+pub(crate) const FIRST_LARGE: usize = 48;
+pub(crate) const FIRST_SMALL: usize = 2;
 /// Large chunks offered at the most while nobody waits; more only add to what must be drained.
 const LARGE_LIMIT: usize = 192;
 /// Free chunks of each kind to keep at hand.
@@ -394,7 +394,7 @@ fn is_abandoned(directory: &Path) -> bool {
         })
 }
 
-fn tsc_is_trusted() -> bool {
+pub(crate) fn tsc_is_trusted() -> bool {
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .unwrap_or_default();

@@ -69,10 +69,12 @@ impl Recorder {
         let unread = self.unread(process.slot, process.generation);
         let process = &mut self.processes[place];
         process.lose(unread);
-        let source = &mut Source { arena: &self.arena, done: &mut self.done };
-        process.finish(&mut self.tape, source, time)?;
+        let mut source = Source::new(&self.arena, &mut self.done);
+        process.finish(&mut self.tape, &mut source, time)?;
+        drop(source);
         self.statuses.extend(process.children.drain(..));
         let (slot, generation) = (process.slot, process.generation);
+        self.name_gap(place)?;
         self.live.retain(|&i| i != place);
         self.forget_done();
         if self.arena.arena().slot(slot as usize).is_detached() {

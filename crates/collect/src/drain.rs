@@ -30,10 +30,43 @@ impl Reading {
     }
 }
 
-/// Where words come from, and where the chunks go that are done with.
+/// Chunks that are given back together. A thread that waited for one then finds a stretch of work, and
+/// does not wait again for each of them.
+const TOGETHER: usize = 32;
+
+/// Where words come from, and where the chunks go that are done with: back to the arena, at the latest
+/// when this is dropped.
 pub(crate) struct Source<'a> {
-    pub(crate) arena: &'a SharedArena,
-    pub(crate) done: &'a mut Vec<Chunk>,
+    arena: &'a SharedArena,
+    done: &'a mut Vec<Chunk>,
+    /// How many of `done` have been given back.
+    given: usize,
+}
+
+impl<'a> Source<'a> {
+    /// A source that adds the chunks it gives back to `done`.
+    pub(crate) fn new(arena: &'a SharedArena, done: &'a mut Vec<Chunk>) -> Source<'a> {
+        let given = done.len();
+        Source { arena, done, given }
+    }
+
+    fn is_done_with(&mut self, chunk: Chunk) {
+        self.done.push(chunk);
+        if self.done.len() - self.given >= TOGETHER {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.done[self.given..].iter().for_each(|&chunk| self.arena.release(chunk));
+        self.given = self.done.len();
+    }
+}
+
+impl Drop for Source<'_> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// One thread's stream. Positions in it are in bytes.
@@ -154,8 +187,7 @@ impl Lane {
             self.free_null += view.free_null;
             self.dropped += view.dropped;
         }
-        source.arena.release(reading.chunk);
-        source.done.push(reading.chunk);
+        source.is_done_with(reading.chunk);
     }
 
     /// The thread is gone: gives all its chunks back. What lies behind a gap is counted as missing.
@@ -235,8 +267,8 @@ mod tests {
         lane.feed(&[1, 2]);
         lane.merged = 2;
         assert!(lane.is_empty() && !lane.holds_chunks() && !lane.is_finished());
-        let arena = SharedArena::create().unwrap();
-        lane.close(&mut Source { arena: &arena, done: &mut Vec::new() });
+        let (arena, mut done) = (SharedArena::create().unwrap(), Vec::new());
+        lane.close(&mut Source::new(&arena, &mut done));
         assert!(lane.is_finished());
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use heaptape_proc::elf;
+use heaptape_proc::{Obstacle, elf};
 use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::Error;
@@ -40,10 +40,13 @@ impl Launch {
         let name = self.name();
         let Some(path) = self.file() else { return Err(Error::NotFound { command: name }) };
         if path.is_dir() {
-            return Err(Error::NotExecutable { command: name, why: "it is a directory".into() });
+            return Err(Error::NotExecutable {
+                command: name,
+                why: Obstacle::Directory.to_string(),
+            });
         }
         if rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_err() {
-            let why = "it is not executable (chmod +x would make it so)".into();
+            let why = Obstacle::NotExecutable.to_string();
             return Err(Error::NotExecutable { command: name, why });
         }
         Ok(())

@@ -38,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) exit: Exit,
+    /// What of its calls is not seen, as its file shows; taken when it is named.
+    pub(crate) gap: Option<String>,
     lanes: Vec<Lane>,
     /// Threads whose lanes are closed.
     closed: Totals,
@@ -82,6 +84,7 @@ impl Process {
             gone: None,
             ended: None,
             exit: Exit::default(),
+            gap: None,
             lanes: Vec::new(),
             closed: Totals::default(),
             forks: HashMap::new(),

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::exit::Exit;
+use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
@@ -130,10 +131,11 @@ fn start(
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
     let clock = Clock::start(arena.arena())?;
+    let inspector = Inspector::start()?;
     let child = recording.launch.spawn(arena.session_path(), limits)?;
     let mut intents = Intents::new();
     intents.expect(child.id(), texts(&recording.launch.command));
-    Ok((child, Recorder::new(arena, clock, tape, intents)))
+    Ok((child, Recorder::new(arena, clock, tape, intents, inspector)))
 }
 
 fn header(recording: &Recording) -> Header {

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::depart::count;
 use crate::drain::Source;
 use crate::exit::Exit;
+use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::process::Process;
 use crate::record::{Outcome, Recording, Watch};
@@ -52,6 +53,7 @@ pub(crate) struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) intents: Intents,
     pub(crate) strays: Strays,
+    pub(crate) inspector: Inspector,
     pub(crate) processes: Vec<Process>,
     /// Places in `processes` of those that run.
     pub(crate) live: Vec<usize>,
@@ -86,6 +88,7 @@ impl Recorder {
         clock: Clock,
         tape: Writer<Sink>,
         intents: Intents,
+        inspector: Inspector,
     ) -> Recorder {
         let now = Instant::now();
         Recorder {
@@ -94,6 +97,7 @@ impl Recorder {
             tape,
             intents,
             strays: Strays::default(),
+            inspector,
             processes: Vec::new(),
             live: Vec::new(),
             by_slot: HashMap::new(),
@@ -132,9 +136,12 @@ impl Recorder {
             self.arena.arena().session().beat();
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
-            }
-            if exit.is_none() {
-                signals.forward(root);
+                match exit {
+                    Some(_) => signals.forget(),
+                    None => signals.forward(root),
+                }
+            } else if signals.ask_for_the_end() {
+                return;
             }
             let busy = match self.round(exit.map(|exit| (root, exit))) {
                 Ok(busy) => busy,
@@ -195,6 +202,7 @@ impl Recorder {
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         self.supply();
         self.judge_intents()?;
+        self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
         if self.waited > 0 {
@@ -227,7 +235,7 @@ impl Recorder {
         if pending {
             seen += self.look();
             for &i in &self.live {
-                let source = &mut Source { arena: &self.arena, done: &mut self.done };
+                let source = &mut Source::new(&self.arena, &mut self.done);
                 self.processes[i].merge(&mut self.tape, source, false)?;
                 self.statuses.extend(self.processes[i].children.drain(..));
             }
@@ -256,7 +264,7 @@ impl Recorder {
         }
         let mut seen = 0;
         for &i in &self.live {
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            let source = &mut Source::new(&self.arena, &mut self.done);
             seen += self.processes[i].look(source);
         }
         self.forget_done();
@@ -275,12 +283,17 @@ impl Recorder {
         self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
     }
 
+    /// What was given back is free, and nobody's.
     pub(crate) fn forget_done(&mut self) {
         if !self.done.is_empty() {
             self.supplied = Instant::now();
         }
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
+            match chunk {
+                Chunk::Large(_) => self.free.large += 1,
+                Chunk::Small(_) => self.free.small += 1,
+            }
         }
     }
 
@@ -314,7 +327,7 @@ impl Recorder {
                 continue;
             }
             let slot = self.arena.arena().slot(process.slot as usize);
-            let source = &mut Source { arena: &self.arena, done: &mut self.done };
+            let source = &mut Source::new(&self.arena, &mut self.done);
             for number in process.close_gone(&tasks, source) {
                 slot.recycle_thread(number);
             }
@@ -344,6 +357,9 @@ impl Recorder {
             }
         }
         self.arena.arena().session().end();
+        if let Err(error) = self.finish_gaps() {
+            self.ended.get_or_insert(Ended::Other(error.to_string()));
+        }
         if self.detached > 0 {
             self.ended.get_or_insert(Ended::Other("heaptape-stood-still".into()));
         }

@@ -3,16 +3,26 @@
 //! Reads the ELF headers, the symbol tables and one note of the file; of any other file the first
 //! line. It does not tell whether the file is setuid (its metadata does) or may be executed.
 
+mod allocators;
+mod dynamic;
+mod script;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{ELFMAG, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, SHN_UNDEF};
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
+use object::elf::{
+    ELFMAG, ET_CORE, ET_DYN, ET_EXEC, ET_REL, FileHeader32, FileHeader64, NT_GNU_BUILD_ID,
+};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{Endianness, FileKind};
+
+pub use allocators::{Allocators, Malloc, Private};
+pub use dynamic::Dynamic;
+pub use script::Script;
 
 use crate::Error;
 
@@ -23,20 +33,11 @@ const SCRIPT_LINE: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Executable {
     /// An ELF file.
-    Elf(Elf),
+    Elf(Box<Elf>),
     /// A script that names its interpreter.
     Script(Script),
     /// Neither: the kernel refuses it, and shells run it as a shell script.
     Other,
-}
-
-/// The first line of a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// The program that reads the script.
-    pub interpreter: PathBuf,
-    /// The one argument that the line may give, such as `python3` of `#!/usr/bin/env python3`.
-    pub argument: Option<OsString>,
 }
 
 /// What the headers of an ELF file say.
@@ -44,14 +45,33 @@ pub struct Script {
 pub struct Elf {
     /// What it is built for.
     pub target: Target,
-    /// Whether it defines `malloc` itself, so that a preloaded one is never called from it.
-    pub defines_malloc: bool,
-    /// An allocator under a private name, such as `je_malloc`, that the program may call directly.
-    pub private_malloc: Option<String>,
+    /// What kind of ELF file it is.
+    pub form: Form,
+    /// The allocators in it and those that it calls by their own names.
+    pub allocators: Allocators,
+    /// The libraries that it asks for, and where it wants them looked for.
+    pub dynamic: Dynamic,
     /// The GNU build id, empty for none.
     pub build_id: Vec<u8>,
     /// Go's build id: the program is written in Go, whose runtime maps its memory itself.
     pub go_build_id: Option<String>,
+}
+
+/// A kind of ELF file (`e_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A program that is loaded where it says.
+    Executable,
+    /// A program that can be loaded anywhere (PIE).
+    Pie,
+    /// A shared library, which can't be started.
+    Library,
+    /// An object file, which is still to be linked.
+    Object,
+    /// A core dump.
+    Core,
+    /// Any other, which no kernel starts.
+    Other,
 }
 
 /// What an ELF file is built for.
@@ -93,56 +113,82 @@ pub enum Libc {
 /// The machine's number of x86-64.
 pub const X86_64: u16 = object::elf::EM_X86_64;
 
+impl Target {
+    /// Whether it is for this machine: 64 bits of x86-64.
+    pub fn is_ours(&self) -> bool {
+        self.bits == 64 && self.machine == X86_64
+    }
+
+    /// The architecture's name, such as `x86-64` or `AArch64`.
+    pub fn architecture(&self) -> String {
+        use object::elf as e;
+        let name = match (self.machine, self.bits) {
+            (e::EM_X86_64, 64) => "x86-64",
+            (e::EM_X86_64, _) => "x32",
+            (e::EM_386, _) => "i386",
+            (e::EM_AARCH64, _) => "AArch64",
+            (e::EM_ARM, _) => "Arm",
+            (e::EM_RISCV, 64) => "RISC-V 64",
+            (e::EM_RISCV, _) => "RISC-V 32",
+            (e::EM_PPC64, _) => "PowerPC 64",
+            (e::EM_PPC, _) => "PowerPC",
+            (e::EM_S390, _) => "s390x",
+            (e::EM_MIPS, _) => "MIPS",
+            (e::EM_LOONGARCH, _) => "LoongArch",
+            (other, bits) => return format!("machine {other}, {bits} bits"),
+        };
+        name.to_owned()
+    }
+}
+
 /// Tells what the file at `path` is. [`Error::Elf`] when it begins like an ELF file and is damaged,
 /// [`Error::Permission`] when it may be executed but not read.
 pub fn kind(path: &Path) -> Result<Executable, Error> {
-    let (file, head) = open(path)?;
+    kind_of(open(path)?, path)
+}
+
+/// As [`kind`], of a file that is open already; `path` is for messages.
+pub fn kind_of(mut file: File, path: &Path) -> Result<Executable, Error> {
+    let head = head(&mut file).map_err(|source| refused(path, source))?;
     if !head.starts_with(&ELFMAG) {
-        return Ok(parse_script(&head).map_or(Executable::Other, Executable::Script));
+        return Ok(script::parse(&head).map_or(Executable::Other, Executable::Script));
     }
-    parse_elf(&ReadCache::new(file)).map(Executable::Elf).map_err(|error| damaged(path, error))
+    parse_elf(&ReadCache::new(file))
+        .map(|elf| Executable::Elf(Box::new(elf)))
+        .map_err(|error| damaged(path, error))
 }
 
 /// Tells what the ELF file at `path` is built for, without a look at its symbols; `None` for any other
 /// file. The errors are those of [`kind`].
 pub fn target(path: &Path) -> Result<Option<Target>, Error> {
-    let (file, head) = open(path)?;
+    let mut file = open(path)?;
+    let head = head(&mut file).map_err(|source| refused(path, source))?;
     if !head.starts_with(&ELFMAG) {
         return Ok(None);
     }
     parse_target(&ReadCache::new(file)).map(Some).map_err(|error| damaged(path, error))
 }
 
-/// The file and its beginning, as long as a script's first line may be.
-fn open(path: &Path) -> Result<(File, Vec<u8>), Error> {
-    let io = |source: std::io::Error| match source.kind() {
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| refused(path, source))
+}
+
+/// The beginning of a file, as long as a script's first line may be.
+fn head(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(SCRIPT_LINE);
+    file.take(SCRIPT_LINE as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn refused(path: &Path, source: std::io::Error) -> Error {
+    match source.kind() {
         std::io::ErrorKind::PermissionDenied => Error::Permission { path: path.to_owned() },
         _ => Error::Io { path: path.to_owned(), source },
-    };
-    let mut file = File::open(path).map_err(io)?;
-    let mut head = Vec::with_capacity(SCRIPT_LINE);
-    (&mut file).take(SCRIPT_LINE as u64).read_to_end(&mut head).map_err(io)?;
-    Ok((file, head))
+    }
 }
 
 fn damaged(path: &Path, error: object::Error) -> Error {
     Error::Elf { path: path.to_owned(), reason: error.to_string() }
-}
-
-/// Reads the first line of a script, as execve(2) does.
-fn parse_script(head: &[u8]) -> Option<Script> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = line.split(|&b| b == b'\n').next()?.trim_ascii();
-    let end = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
-    let (interpreter, rest) = line.split_at(end);
-    if interpreter.is_empty() {
-        return None;
-    }
-    let argument = rest.trim_ascii();
-    Some(Script {
-        interpreter: OsString::from_vec(interpreter.to_vec()).into(),
-        argument: (!argument.is_empty()).then(|| OsString::from_vec(argument.to_vec())),
-    })
 }
 
 fn parse_elf<'data, R: ReadRef<'data>>(data: R) -> object::Result<Elf> {
@@ -175,17 +221,30 @@ where
     R: ReadRef<'data>,
 {
     let file = ElfFile::<H, R>::parse(data)?;
-    let mut elf = Elf {
-        target: target_of(file.elf_header(), file.data(), bits)?,
-        defines_malloc: false,
-        private_malloc: None,
+    let target = target_of(file.elf_header(), file.data(), bits)?;
+    let dynamic = dynamic::of(&file)?;
+    let form = form(file.elf_header().e_type(file.endian()), &target, &dynamic);
+    let is_program = matches!(form, Form::Executable | Form::Pie);
+    Ok(Elf {
+        allocators: allocators::find(&file, &dynamic, is_program)?,
+        form,
         build_id: build_id(&file)?,
         go_build_id: go_build_id(&file)?,
-    };
-    for table in [file.elf_dynamic_symbol_table(), file.elf_symbol_table()] {
-        find_allocators(&file, table, &mut elf)?;
+        target,
+        dynamic,
+    })
+}
+
+fn form(e_type: u16, target: &Target, dynamic: &Dynamic) -> Form {
+    match e_type {
+        ET_EXEC => Form::Executable,
+        // A static PIE has no loader, and a flag.
+        ET_DYN if dynamic.is_pie || target.linkage != Linkage::Static => Form::Pie,
+        ET_DYN => Form::Library,
+        ET_REL => Form::Object,
+        ET_CORE => Form::Core,
+        _ => Form::Other,
     }
-    Ok(elf)
 }
 
 fn linkage<'data, H: FileHeader, R: ReadRef<'data>>(
@@ -238,78 +297,15 @@ fn go_build_id<'data, H: FileHeader, R: ReadRef<'data>>(
     Ok(note.map(|note| String::from_utf8_lossy(note.desc()).into_owned()))
 }
 
-/// Looks through a symbol table. The names are read in one piece: asking the file for each of
-/// a hundred thousand names takes longer than the program's own start.
-fn find_allocators<'data, H, R>(
-    file: &ElfFile<'data, H, R>,
-    table: &SymbolTable<'data, H, R>,
-    elf: &mut Elf,
-) -> object::Result<()>
-where
-    H: FileHeader,
-    R: ReadRef<'data>,
-{
-    if table.is_empty() {
-        return Ok(());
-    }
-    let endian = file.endian();
-    let names = file.elf_section_table().section(table.string_section())?;
-    let names = names.data(endian, file.data())?;
-    for symbol in table.iter().filter(|s| s.st_shndx(endian) != SHN_UNDEF) {
-        let name = names.get(symbol.st_name(endian) as usize..).unwrap_or_default();
-        if name.starts_with(b"malloc\0") {
-            elf.defines_malloc = true;
-        } else if elf.private_malloc.is_none() {
-            elf.private_malloc = private_malloc(name);
-        }
-    }
-    Ok(())
-}
-
-/// The name, if it is that of an allocator's `malloc` under one of the known private prefixes.
-/// `name` goes on behind its NUL.
-fn private_malloc(name: &[u8]) -> Option<String> {
-    const NAMES: [&str; 4] = ["je_malloc", "_rjem_malloc", "_rjem_je_malloc", "mi_malloc"];
-    NAMES
-        .iter()
-        .find(|n| name.strip_prefix(n.as_bytes()).is_some_and(|rest| rest.first() == Some(&0)))
-        .map(|n| (*n).to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn script(text: &str) -> Option<(String, Option<String>)> {
-        let s = parse_script(text.as_bytes())?;
-        let text = |s: OsString| s.into_string().unwrap();
-        Some((text(s.interpreter.into()), s.argument.map(text)))
-    }
-
-    #[test]
-    fn scripts() {
-        assert_eq!(script("#!/bin/sh\nexit"), Some(("/bin/sh".into(), None)));
-        assert_eq!(
-            script("#! /usr/bin/env  -S python3 -u \n"),
-            Some(("/usr/bin/env".into(), Some("-S python3 -u".into())))
-        );
-        assert_eq!(script("#!\n"), None);
-        assert_eq!(script("exit 0\n"), None);
-        assert_eq!(script(""), None);
-    }
 
     #[test]
     fn loaders() {
         assert_eq!(libc_of(Path::new("/lib64/ld-linux-x86-64.so.2")), Libc::Glibc);
         assert_eq!(libc_of(Path::new("/lib/ld-musl-x86_64.so.1")), Libc::Musl);
         assert_eq!(libc_of(Path::new("/system/bin/linker64")), Libc::Other);
-    }
-
-    #[test]
-    fn private_names_must_end() {
-        assert_eq!(private_malloc(b"je_malloc\0rest").as_deref(), Some("je_malloc"));
-        assert_eq!(private_malloc(b"je_malloc_usable\0"), None);
-        assert_eq!(private_malloc(b"je_malloc"), None);
     }
 
     #[test]
@@ -320,8 +316,9 @@ mod tests {
         assert_eq!(elf.target.bits as u32, usize::BITS);
         assert!(matches!(elf.target.linkage, Linkage::Dynamic { libc: Libc::Glibc, .. }));
         assert_eq!(target(&std::env::current_exe().unwrap()).unwrap(), Some(elf.target));
-        assert!(!elf.defines_malloc);
-        assert_eq!((elf.private_malloc, elf.go_build_id), (None, None));
+        assert_eq!((elf.form, elf.go_build_id), (Form::Pie, None));
+        assert_eq!(elf.allocators, Allocators::default());
+        assert!(elf.dynamic.needed.iter().any(|name| name == "libc.so.6"), "{:?}", elf.dynamic);
     }
 
     #[test]
@@ -332,6 +329,22 @@ mod tests {
             std::fs::write(&path, &whole[..n]).unwrap();
             assert!(matches!(kind(&path), Err(Error::Elf { .. })), "{n} bytes");
             assert!(n > 64 || matches!(target(&path), Err(Error::Elf { .. })), "{n} bytes");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn changed_bytes_never_panic() {
+        let whole = std::fs::read("/bin/true").unwrap();
+        let path = std::env::temp_dir().join(format!("heaptape-changed-{}", std::process::id()));
+        // The headers, then places all over the file.
+        let places = (4..1000).chain((1000..whole.len()).step_by(whole.len() / 500));
+        for at in places {
+            let mut copy = whole.clone();
+            copy[at] = [0, 0x7f, 0xff][at % 3];
+            std::fs::write(&path, &copy).unwrap();
+            // Any answer is right.
+            let _ = (kind(&path), target(&path));
         }
         std::fs::remove_file(&path).unwrap();
     }

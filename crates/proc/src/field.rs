@@ -8,6 +8,11 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// The value of the first line with this name.
+pub(crate) fn find<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    fields(text).find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
 /// A value such as `1234 kB`, in bytes.
 pub(crate) fn bytes(value: &str) -> Option<u64> {
     let number = value.strip_suffix("kB")?.trim();

@@ -1,29 +1,45 @@
-//! What the kernel says of processes, and what kind of executable a file is.
+//! What the kernel says of processes and of itself, and what executables and their libraries are.
 //!
 //! [`read`] is the only place that opens files below `/proc`; it hands their text to the parsers,
 //! which are pure: [`status`], [`stat`], [`statm`], [`maps`] and [`smaps`]. [`job`] finds a process's
-//! place in an MPI or Slurm job from its environment. [`elf`] looks at the headers of executables.
+//! place in an MPI or Slurm job from its environment.
+//!
+//! [`elf`] looks at the headers and symbols of executables, [`program`] follows a command to one,
+//! [`libraries`] finds what its loader would load, and [`obstacle`] says what of it can't be recorded.
+//! [`system`], [`counters`] and [`mpi`] say what this machine is.
 //!
 //! Sizes are bytes. A figure that this kernel does not give is `None`, never zero. Nothing here
 //! starts, stops or changes a process, and nothing prints.
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod elf;
 mod error;
 mod field;
 pub mod job;
+pub mod libraries;
 pub mod maps;
+pub mod mpi;
+pub mod obstacle;
+pub mod program;
 pub mod read;
 pub mod smaps;
 pub mod stat;
 pub mod statm;
 pub mod status;
+pub mod system;
 
+pub use counters::Lag;
 pub use elf::{Executable, kind};
 pub use error::Error;
 pub use job::{Job, Launcher};
+pub use libraries::{Allocator, Library, Loader};
 pub use maps::Mapping;
+pub use mpi::{Mpi, Ucx};
+pub use obstacle::{Blind, Obstacle};
+pub use program::{Program, Rights};
 pub use smaps::Smaps;
 pub use stat::Stat;
 pub use statm::Statm;
 pub use status::Status;
+pub use system::System;

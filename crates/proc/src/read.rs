@@ -81,6 +81,11 @@ pub fn exe(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
 }
 
+/// The executable, open for reading: also one that is gone, or in another root directory.
+pub fn executable(pid: u32) -> Result<fs::File, Error> {
+    fs::File::open(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
+}
+
 /// The working directory.
 pub fn cwd(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "cwd")).map_err(|e| error(pid, "cwd", e))
@@ -93,6 +98,30 @@ pub fn hostname() -> Result<String, Error> {
         Ok(name) => Ok(String::from_utf8_lossy(name.trim_ascii()).into_owned()),
         Err(source) => Err(Error::Io { path, source }),
     }
+}
+
+/// A setting of the kernel, by its path below `/proc/sys`.
+pub fn kernel(name: &str) -> Option<String> {
+    line(PathBuf::from("/proc/sys").join(name))
+}
+
+/// A file below `/sys`.
+pub fn sys(name: &str) -> Option<String> {
+    line(PathBuf::from("/sys").join(name))
+}
+
+/// `meminfo`.
+pub fn memory() -> Option<String> {
+    fs::read_to_string("/proc/meminfo").ok()
+}
+
+/// A file of this process.
+pub fn own(file: &str) -> Option<String> {
+    text(std::process::id(), file).ok()
+}
+
+fn line(path: PathBuf) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 fn path(pid: u32, file: &str) -> PathBuf {

@@ -35,6 +35,10 @@ pub struct Status {
     pub vm_pte: Option<u64>,
     /// Anonymous pages in swap.
     pub vm_swap: Option<u64>,
+    /// The mode of seccomp: 0 none, 1 strict, 2 a filter.
+    pub seccomp: Option<u64>,
+    /// 1 when exec gives no new rights.
+    pub no_new_privileges: Option<u64>,
 }
 
 /// Reads the text of the file; what it does not tell stays `None`.
@@ -56,6 +60,8 @@ pub fn parse(text: &str) -> Status {
             "RssShmem" => s.rss_shmem = bytes(value),
             "VmPTE" => s.vm_pte = bytes(value),
             "VmSwap" => s.vm_swap = bytes(value),
+            "Seccomp" => s.seccomp = value.parse().ok(),
+            "NoNewPrivs" => s.no_new_privileges = value.parse().ok(),
             _ => {}
         }
     }

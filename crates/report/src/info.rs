@@ -149,7 +149,7 @@ fn write_uncovered(out: &mut impl Write, overview: &Overview, style: Style) -> i
         return Ok(());
     }
     let count = text::counted(uncovered.len() as u64, "process was", "processes were");
-    writeln!(out, "{count} not recorded:\n")?;
+    writeln!(out, "{count} not recorded, or only in part:\n")?;
     let columns = [("pid", Align::Right), ("command", Align::Text), ("why", Align::Text)];
     let mut table = Table::new(style, &columns);
     for u in uncovered {
@@ -262,7 +262,7 @@ Lost events: 0 up to where the tape ends. Order faults: 0. Unknown frees: 1.
 Checked 1,234,567 events of process 78: no two live blocks overlap.
 Settings:
   MALLOC_ARENA_MAX=1
-1 process was not recorded:
+1 process was not recorded, or only in part:
 
 pid  command         why
  80  /sbin/static    statically linked

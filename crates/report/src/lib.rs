@@ -1,6 +1,6 @@
 //! From figures to bytes.
 //!
-//! [`info`], [`events`] and [`live`] are for people, with [`table`] and [`text`] for their columns and
+//! [`info`], [`events`], [`live`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
 //! words; [`json`] is for programs, [`csv`] for spreadsheets. [`size`] reads and prints sizes.
 //!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+pub mod doctor;
 mod error;
 pub mod events;
 pub mod info;

@@ -114,7 +114,7 @@ const WIDE: u64 = 1 << 6;
 const BEGUN: u64 = 1 << 7;
 const CALLER_MASK: u64 = (1 << 48) - 1;
 const SIZE_LIMIT: u64 = 1 << 56;
-const SLACK_LIMIT: u64 = 0xffff;
+const SLACK_LIMIT: u64 = 1 << 16;
 
 /// The longest record of a heap call, in words: a wide, stamped reallocation.
 pub const MAX_EVENT_WORDS: usize = 8;
@@ -135,18 +135,23 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    fn is_wide(&self) -> bool {
-        self.size >= SIZE_LIMIT
-            || self.slack >= SLACK_LIMIT
+    /// Whether its sizes take words of their own, as hardly any does.
+    #[inline(always)]
+    pub const fn is_wide(&self) -> bool {
+        ((self.size / SIZE_LIMIT) | (self.slack / SLACK_LIMIT)) != 0
             || !(self.align == 0 || self.align.is_power_of_two())
     }
 
+    /// The second and the third word, if it is not wide.
+    #[inline(always)]
     fn words(&self) -> (u64, u64) {
         let align = if self.align == 0 { 0 } else { u64::from(self.align.trailing_zeros()) + 1 };
-        (
-            self.caller & CALLER_MASK | self.slack.min(SLACK_LIMIT) << 48,
-            self.size & (SIZE_LIMIT - 1) | align << 56,
-        )
+        (self.caller & CALLER_MASK | self.slack << 48, self.size | align << 56)
+    }
+
+    /// The second and the third word, if it is wide: the caller alone.
+    fn wide_words(&self) -> (u64, u64) {
+        (self.caller & CALLER_MASK, 0)
     }
 }
 
@@ -161,12 +166,24 @@ pub trait Put {
 /// Writes an allocation. `stamp` is given while the process has more than one thread.
 #[inline(always)]
 pub fn put_allocation(out: &mut impl Put, call: Call, a: &Allocation, stamp: Option<u64>) {
-    let (w1, w2) = a.words();
     let wide = a.is_wide();
+    let (w1, w2) = if wide { a.wide_words() } else { a.words() };
     out.put(head(call as u8, stamp.is_some(), wide, a.address));
     out.put(w1);
     out.put(w2);
     put_rest(out, a, wide, stamp);
+}
+
+/// Writes an allocation that is not [wide](Allocation::is_wide), in fewer instructions.
+#[inline(always)]
+pub fn put_narrow_allocation(out: &mut impl Put, call: Call, a: &Allocation, stamp: Option<u64>) {
+    let (w1, w2) = a.words();
+    out.put(head(call as u8, stamp.is_some(), false, a.address));
+    out.put(w1);
+    out.put(w2);
+    if let Some(stamp) = stamp {
+        out.put(stamp);
+    }
 }
 
 /// Writes a finished reallocation. `old` is the address given in; `begun` says that a
@@ -180,8 +197,8 @@ pub fn put_reallocation(
     begun: bool,
     stamp: Option<u64>,
 ) {
-    let (w1, w2) = a.words();
     let wide = a.is_wide();
+    let (w1, w2) = if wide { a.wide_words() } else { a.words() };
     let begun = if begun { BEGUN } else { 0 };
     out.put(head(call as u8, stamp.is_some(), wide, a.address) | begun);
     out.put(w1);

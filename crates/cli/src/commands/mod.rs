@@ -2,6 +2,7 @@
 
 mod capture_path;
 mod completions;
+mod doctor;
 mod events;
 mod export;
 mod info;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Events(args) => events::run(args, terminal),
         Command::Live(args) => live::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
+        Command::Doctor(args) => doctor::run(&args, terminal),
         Command::CapturePath(_) => capture_path::run(terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Man(args) => man::run(&args),

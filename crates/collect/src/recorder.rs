@@ -319,16 +319,15 @@ impl Recorder {
     pub(crate) fn close_threads(&mut self) {
         for &i in &self.live {
             let process = &mut self.processes[i];
-            if !process.holds_chunks() {
+            let pid = process.start.pid;
+            // Where the process is gone, that is found out elsewhere.
+            if !process.holds_chunks() || !read::has_task(pid, pid) {
                 continue;
             }
-            let Ok(tasks) = read::tasks(process.start.pid) else { continue };
-            if tasks.is_empty() {
-                continue;
-            }
+            self.arena.arena().session().beat();
             let slot = self.arena.arena().slot(process.slot as usize);
             let source = &mut Source::new(&self.arena, &mut self.done);
-            for number in process.close_gone(&tasks, source) {
+            for number in process.close_gone(|tid| read::has_task(pid, tid), source) {
                 slot.recycle_thread(number);
             }
         }

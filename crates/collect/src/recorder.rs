@@ -41,8 +41,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const FORK_GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
-/// How long threads may wait for chunks while nothing comes from any.
-const STUCK: Duration = Duration::from_secs(5);
+/// How long threads may wait for chunks while none is given back and none can be made.
+const STUCK: Duration = Duration::from_secs(2);
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
@@ -86,8 +86,8 @@ pub(crate) struct Recorder {
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) sampling: Sampling,
-    /// When a round last found anything to do.
-    pub(crate) idle_since: Instant,
+    /// When a chunk was last given, or nobody waited for one.
+    pub(crate) supplied: Instant,
     pub(crate) next_threads: Instant,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
@@ -125,7 +125,7 @@ impl Recorder {
             detached: 0,
             ended: None,
             sampling: Sampling::new(now),
-            idle_since: now,
+            supplied: now,
             next_threads: now + THREADS_EVERY,
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
@@ -147,9 +147,12 @@ impl Recorder {
         loop {
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
-            }
-            if exit.is_none() {
-                signals.forward(root);
+                match exit {
+                    Some(_) => signals.forget(),
+                    None => signals.forward(root),
+                }
+            } else if signals.ask_for_the_end() {
+                return;
             }
             let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
             if exit.is_some() {
@@ -217,9 +220,6 @@ impl Recorder {
         self.intents.observe(self.arena.arena(), |pid| count(programs, pid));
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
-        if seen > 0 || changed {
-            self.idle_since = Instant::now();
-        }
         self.supply();
         self.judge_intents()?;
         self.take_in_gaps()?;
@@ -305,6 +305,9 @@ impl Recorder {
 
     /// What was given back is free, and nobody's.
     pub(crate) fn forget_done(&mut self) {
+        if !self.done.is_empty() {
+            self.supplied = Instant::now();
+        }
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
             match chunk {
@@ -319,13 +322,14 @@ impl Recorder {
         let session = self.arena.arena().session();
         self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
         let starved = self.waited > 0 && self.free.total() == 0;
-        if !self.arena.replenish(self.free, starved) && self.arena.is_full() {
-            self.ended.get_or_insert(Ended::Other("shared-memory-full".into()));
+        if self.arena.replenish(self.free, self.waited as usize, starved) || !starved {
+            self.supplied = Instant::now();
         }
-        // Only a thread's stream that somebody scribbled over can leave it so for long.
-        let stuck = starved && self.idle_since.elapsed() > STUCK;
-        if stuck {
-            self.ended.get_or_insert(Ended::Other("no-chunks-left".into()));
+        // As many threads as there can be chunks, no memory for more, or somebody scribbled over the
+        // streams: those who wait would do so for ever.
+        if self.supplied.elapsed() > STUCK {
+            let why = if self.arena.is_full() { "shared-memory-full" } else { "no-chunks-left" };
+            self.ended.get_or_insert(Ended::Other(why.into()));
         }
         if self.live.len() + SPARE_SLOTS > self.arena.slots() {
             self.arena.offer_slots(2 * SPARE_SLOTS);
@@ -335,16 +339,15 @@ impl Recorder {
     pub(crate) fn close_threads(&mut self) {
         for &i in &self.live {
             let process = &mut self.processes[i];
-            if !process.holds_chunks() {
+            let pid = process.start.pid;
+            // Where the process is gone, that is found out elsewhere.
+            if !process.holds_chunks() || !read::has_task(pid, pid) {
                 continue;
             }
-            let Ok(tasks) = read::tasks(process.start.pid) else { continue };
-            if tasks.is_empty() {
-                continue;
-            }
+            self.arena.arena().session().beat();
             let slot = self.arena.arena().slot(process.slot as usize);
             let source = &mut Source::new(&self.arena, &mut self.done);
-            for number in process.close_gone(&tasks, source) {
+            for number in process.close_gone(|tid| read::has_task(pid, tid), source) {
                 slot.recycle_thread(number);
             }
         }

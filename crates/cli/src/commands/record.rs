@@ -129,6 +129,10 @@ fn reason(ended: &Ended) -> String {
         Ended::Other(why) if why == "heaptape-stood-still" => {
             "heaptape was stopped, or too busy, for more than 2 s, and the command went on without it".into()
         }
+        Ended::Other(why) if why == "no-chunks-left" => {
+            "it has more threads at once than heaptape can record".into()
+        }
+        Ended::Other(why) if why == "shared-memory-full" => "/dev/shm is full".into(),
         Ended::Other(why) => why.clone(),
     }
 }

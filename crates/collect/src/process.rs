@@ -1,9 +1,10 @@
 //! One process of the job: its lanes, its place on the tape, how it ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use heaptape_proc::Job;
 use heaptape_tape::{
     Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
@@ -17,6 +18,8 @@ use crate::exit::{self, Exit};
 use crate::merge::{Stream, merge};
 use crate::sink::Sink;
 
+/// Bytes that an event has in a chunk, at least.
+pub(crate) const BYTES_PER_EVENT: u64 = 16;
 /// Events that go to the tape together.
 const BATCH: usize = 32;
 
@@ -25,6 +28,8 @@ pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
     /// What was known of it when it was first seen.
     pub(crate) start: ProcessStart,
+    /// Its place in a parallel job.
+    pub(crate) job: Option<Job>,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
@@ -68,6 +73,7 @@ impl Process {
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
+        job: Option<Job>,
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {
@@ -75,6 +81,7 @@ impl Process {
             number,
             watch: exit::watch(start.pid),
             start,
+            job,
             slot,
             generation,
             since,
@@ -167,35 +174,43 @@ impl Process {
     }
 
     /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.
-    pub(crate) fn close_gone(&mut self, tasks: &[u32], source: &mut Source<'_>) -> Vec<u16> {
+    /// `lives` is asked for each thread by itself: a list of all may lack some while others end.
+    pub(crate) fn close_gone(
+        &mut self,
+        lives: impl Fn(u32) -> bool,
+        source: &mut Source<'_>,
+    ) -> Vec<u16> {
         let mut numbers = Vec::new();
-        for i in 0..self.lanes.len() {
-            let (tid, slot) = (self.lanes[i].tid, self.lanes[i].slot);
+        let mut later = HashSet::new();
+        for lane in self.lanes.iter_mut().rev() {
             // A later thread with the same number in the kernel: this one is gone, too.
-            let replaced = self.lanes[i + 1..].iter().any(|other| other.tid == tid);
-            if tasks.contains(&tid) && !replaced {
+            let is_last = later.insert(lane.tid);
+            if !lane.holds_chunks() || (is_last && lives(lane.tid)) {
                 continue;
             }
-            let lane = &mut self.lanes[i];
             // It wrote its last before it was gone, so this look sees it.
             lane.look(source);
             lane.settle();
             if lane.is_empty() && lane.holds_chunks() {
                 lane.close(source);
-                numbers.push(slot);
+                numbers.push(lane.slot);
             }
         }
         self.drop_finished();
         numbers
     }
 
-    /// Forgets lanes that are closed and merged, but for those at the end, whose number counts.
+    /// Forgets lanes that are finished and stand before all others.
     fn drop_finished(&mut self) {
-        let finished = |lane: &Lane| lane.is_empty() && !lane.holds_chunks() && lane.has_begun();
-        let count = self.lanes.iter().take_while(|lane| finished(lane)).count();
+        let count = self.lanes.iter().take_while(|lane| lane.is_finished()).count();
         for lane in self.lanes.drain(..count) {
             self.closed.add(&lane);
         }
+    }
+
+    /// So many bytes of the process's events can't be read.
+    pub(crate) fn lose(&mut self, bytes: u64) {
+        self.closed.lost += bytes.div_ceil(BYTES_PER_EVENT);
     }
 
     /// The process is gone: reads the rest, gives its chunks back and ends it on the tape.

@@ -100,6 +100,7 @@ fn read_all(tape: &Tape) -> (Vec<Vec<Item>>, bool) {
 
 /// Everything else that a reader may ask; must not panic.
 fn ask_all(tape: &Tape) {
+    let _ = verify_file(tape);
     for process in &tape.summary().processes {
         let middle = process.events / 2;
         let _ = tape.live_at(process.number, middle);

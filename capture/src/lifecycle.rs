@@ -276,6 +276,9 @@ fn map_private() -> bool {
     true
 }
 
+/// How long a process waits for another one to end when all slots are taken.
+const FULL_MS: u64 = 200;
+
 /// Takes a process slot and says who we are.
 fn register(origin: Origin) -> bool {
     let session = arena().session();
@@ -314,7 +317,9 @@ fn register(origin: Origin) -> bool {
                 return true;
             }
         }
-        if !patience.wait() {
+        // Where all the slots that there can be are taken, those who hold them may wait for us.
+        let is_full = ready == SLOTS && patience.has_waited(FULL_MS);
+        if is_full || !patience.wait() {
             session.turned_away.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -383,6 +388,9 @@ pub fn expect_threads() {
     }
 }
 
+/// Scatters the places where waiting threads look for a chunk.
+const SCATTER: usize = 0x9e37_79b9_7f4a_7c15;
+
 /// Claims a chunk, waiting for one while the collector works; `None` ends the recording here.
 pub fn claim_chunk(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)> {
     let session = arena().session();
@@ -390,22 +398,25 @@ pub fn claim_chunk(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)
         detach();
         return None;
     }
-    if let Some(found) = thread::claim_now(arena(), owner, prefers_small) {
+    let mut offers = session.offers();
+    if let Some(found) = thread::claim_now(arena(), owner, prefers_small, 0) {
         return Some(found);
     }
-    session.waiting.fetch_add(1, Ordering::Relaxed);
     let mut patience = Patience::new();
-    let found = loop {
-        if let Some(found) = thread::claim_now(arena(), owner, prefers_small) {
-            break Some(found);
+    let mut from = owner.to_word() as usize;
+    loop {
+        let now = session.offers();
+        if core::mem::replace(&mut offers, now) != now {
+            from = from.wrapping_mul(SCATTER).wrapping_add(SCATTER);
+            if let Some(found) = thread::claim_now(arena(), owner, prefers_small, from >> 16) {
+                return Some(found);
+            }
         }
         if !session.is_open() || !patience.wait() {
             detach();
-            break None;
+            return None;
         }
-    };
-    session.waiting.fetch_sub(1, Ordering::Relaxed);
-    found
+    }
 }
 
 /// This process records no more; its calls pass through.
@@ -414,7 +425,8 @@ fn detach() {
     arena().slot(STATE.slot.load(Ordering::Relaxed) as usize).detach();
 }
 
-/// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped.
+/// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped. It counts among
+/// those who wait as long as it lives.
 struct Patience {
     rounds: u32,
     beat: u32,
@@ -428,12 +440,20 @@ struct Patience {
 impl Patience {
     const DEAD_MS: u64 = 200;
     const STOPPED_MS: u64 = 2000;
-    /// What one round counts at the most: the program itself may have been stopped meanwhile.
+    /// What one round counts beyond its pause at the most: the program itself may have been stopped
+    /// meanwhile.
     const ROUND_MS: u64 = 20;
+    /// Rounds without a pause, where few wait.
     const SPINS: u32 = 16;
+    const FEW: u32 = 8;
+    /// The first pause. The next ones are longer, up to so much for each who waits: all together
+    /// then ask no more often than one would, and leave the processors to the collector.
+    const PAUSE_US: u64 = 50;
+    const LONGEST_US: u64 = 500_000;
 
     fn new() -> Patience {
         let session = arena().session();
+        session.waiting.fetch_add(1, Ordering::Relaxed);
         Patience {
             rounds: 0,
             beat: session.heartbeat(),
@@ -447,18 +467,20 @@ impl Patience {
     /// Waits a moment; false when there is nobody to wait for.
     fn wait(&mut self) -> bool {
         let session = arena().session();
+        let pause_us = self.pause_us(session.waiting.load(Ordering::Relaxed));
         self.rounds += 1;
-        if self.rounds < Self::SPINS || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+        if pause_us == 0 {
             arch::relax();
         } else {
-            let moment: [i64; 2] = [0, 50_000];
+            let moment: [u64; 2] = [0, pause_us * 1000];
             // SAFETY: reads the two words; the remainder is not asked for.
             unsafe {
                 syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]);
             }
         }
         let now = arch::stamp();
-        let round = now.saturating_sub(self.last).min(Self::ROUND_MS * self.ticks_per_ms);
+        let most = (Self::ROUND_MS + pause_us / 1000) * self.ticks_per_ms;
+        let round = now.saturating_sub(self.last).min(most);
         self.last = now;
         self.waited += round;
         self.silent += round;
@@ -466,10 +488,31 @@ impl Patience {
         if beat != self.beat {
             (self.beat, self.silent) = (beat, 0);
         }
-        if session.is_orphaned() && self.waited >= Self::DEAD_MS * self.ticks_per_ms {
+        if session.is_orphaned() && self.has_waited(Self::DEAD_MS) {
             return false;
         }
         self.silent < Self::STOPPED_MS * self.ticks_per_ms
+    }
+
+    /// How long the next pause is, with so many who wait; 0 for none.
+    fn pause_us(&self, crowd: u32) -> u64 {
+        let spins = if crowd > Self::FEW { 0 } else { Self::SPINS };
+        if self.rounds < spins || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+            return 0;
+        }
+        let doubled = Self::PAUSE_US << (self.rounds - spins).min(16);
+        doubled.min(Self::PAUSE_US * u64::from(crowd.max(1))).min(Self::LONGEST_US)
+    }
+
+    /// Whether the wait has lasted so long.
+    fn has_waited(&self, ms: u64) -> bool {
+        self.waited >= ms * self.ticks_per_ms
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        arena().session().waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

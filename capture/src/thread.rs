@@ -469,22 +469,27 @@ impl ThreadSlot {
 }
 
 /// Claims a chunk from the arena: a small one for a thread's first, else a large one, and what there
-/// is when there is none of the kind.
+/// is when there is none of the kind. `from` scatters where threads that wait begin to look; 0 is the
+/// beginning, so that few chunks are in use while there are enough.
 pub fn claim_now(
     arena: heaptape_wire::session::Arena,
     owner: Owner,
     prefers_small: bool,
+    from: usize,
 ) -> Option<(*mut u8, usize)> {
     let session = arena.session();
     let bound = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
+    let find = |owners: &[AtomicU64]| {
+        let start = from.checked_rem(owners.len()).unwrap_or(0);
+        chunk::claim_from(owners, owner, start)
+    };
     let small = || {
         let (start, end) = (bound(&session.small_start), bound(&session.small_end));
-        let owners = arena.small_owners().get(start..end)?;
-        chunk::claim(owners, owner).map(|i| (arena.small(start + i), SMALL_BYTES))
+        find(arena.small_owners().get(start..end)?).map(|i| (arena.small(start + i), SMALL_BYTES))
     };
     let large = || {
         let owners = arena.large_owners().get(..bound(&session.large_end))?;
-        chunk::claim(owners, owner).map(|i| (arena.large(i), LARGE_BYTES))
+        find(owners).map(|i| (arena.large(i), LARGE_BYTES))
     };
     if prefers_small { small().or_else(large) } else { large().or_else(small) }
 }

@@ -1,12 +1,12 @@
 //! Processes as they come: programs that were started, copies that were forked.
 
-use heaptape_proc::{job, read};
-use heaptape_tape::{Error, ForkPoint, Origin, ProcessNumber, ProcessStart};
+use heaptape_proc::{Job, launcher, read};
+use heaptape_tape::{Error, ForkPoint, Origin, Placement, ProcessNumber, ProcessStart};
 use heaptape_wire::process::{self as wire, Registration, SlotState};
 
 use crate::launch::texts;
 use crate::namespace::Who;
-use crate::process::Process;
+use crate::process::{Identity, Process};
 use crate::recorder::Recorder;
 
 impl Recorder {
@@ -69,19 +69,22 @@ impl Recorder {
             }
             None => self.number_of(Who { pid: registration.ppid, ..who }),
         };
-        let rank = pid.and_then(|pid| read::environ(pid).ok()).and_then(|environment| {
-            let lookup = |name: &str| {
-                environment.iter().find_map(|entry| {
-                    let (key, value) = entry.to_str()?.split_once('=')?;
-                    (key == name).then(|| value.to_owned())
-                })
-            };
-            job::find(lookup).map(|job| job.rank)
-        });
+        // One that is gone already has no environment any more.
+        let joined = pid.and_then(|pid| self.joined.remove(&pid)).unwrap_or_default();
+        let job = pid.and_then(launcher::job_of).or(joined.job);
+        let rank = job.as_ref().map(|job| job.rank);
         let time = self.clock.now();
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
-        self.start_process((slot, generation), start, (who, pid), registration.order)?;
+        self.start_process(
+            (slot, generation),
+            start,
+            Identity { who, pid, job },
+            registration.order,
+        )?;
+        if let Some(process) = self.processes.last_mut() {
+            process.watch = process.watch.take().or(joined.watch);
+        }
         Ok(true)
     }
 
@@ -112,6 +115,7 @@ impl Recorder {
         let parent = &mut self.processes[place];
         let number = parent.number;
         let (command, rank) = (parent.start.command.clone(), parent.start.rank);
+        let job = parent.job.clone();
         let point = match parent.take_fork(u64::from(registration.fork)) {
             Some(point) => Some(point),
             None => self.tape.fork_point(number).ok(),
@@ -120,7 +124,12 @@ impl Recorder {
         let (parent, time) = (Some(number), self.clock.now());
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
-        self.start_process((slot, generation), start, (who, pid), registration.order)?;
+        self.start_process(
+            (slot, generation),
+            start,
+            Identity { who, pid, job },
+            registration.order,
+        )?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -145,23 +154,26 @@ impl Recorder {
         self.namespaces.pid(who, &near, &known)
     }
 
-    /// Begins the row of a process, which knows itself as told and, unless it is gone already, has a
-    /// number for us, and its place among all registrations; its slot is told with the slot's generation.
+    /// Begins the row of a process; its slot is told with the slot's generation, its `order` is its place
+    /// among all registrations.
     pub(crate) fn start_process(
         &mut self,
         slot: (u16, u32),
         start: ProcessStart,
-        (who, pid): (Who, Option<u32>),
+        identity: Identity,
         order: u32,
     ) -> Result<(), Error> {
         let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
+        if let Some(job) = &identity.job {
+            self.tape.place(number, placement(job))?;
+        }
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
-            self.programs.insert(who, order);
+            self.programs.insert(identity.who, order);
         }
-        self.processes.push(Process::new(number, start, (who, pid), slot, self.round));
+        self.processes.push(Process::new(number, start, identity, slot, self.round));
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
@@ -191,5 +203,15 @@ impl Recorder {
     pub(crate) fn number_of(&self, who: Who) -> Option<ProcessNumber> {
         let is_it = |&&i: &&usize| self.processes[i].who == who;
         self.live.iter().rev().find(is_it).map(|&i| self.processes[i].number)
+    }
+}
+
+fn placement(job: &Job) -> Placement {
+    Placement {
+        rank: job.rank,
+        size: job.size,
+        job: job.id.clone().unwrap_or_default(),
+        host: job.host.clone().unwrap_or_default(),
+        launcher: job.launcher.name().to_owned(),
     }
 }

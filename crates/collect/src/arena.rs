@@ -34,6 +34,8 @@ const LARGE_LIMIT: usize = 192;
 /// Free chunks of each kind to keep at hand.
 const KEEP_LARGE: usize = 16;
 const KEEP_SMALL: usize = 16;
+/// Extents that are given memory in one round at the most, of each kind.
+const OFFERED_AT_ONCE: usize = 32;
 
 /// A chunk of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,16 +174,17 @@ impl SharedArena {
         let session = self.arena.session();
         if large {
             self.large_extents += 1;
-            self.release(Chunk::Large(extent));
+            self.put(Chunk::Large(extent));
             session.large_end.store(extent as u32 + 1, Ordering::Release);
         } else {
             let smalls = extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT;
-            smalls.clone().for_each(|small| self.release(Chunk::Small(small)));
+            smalls.clone().for_each(|small| self.put(Chunk::Small(small)));
             if session.small_end.load(Ordering::Relaxed) == 0 {
                 session.small_start.store(smalls.start as u32, Ordering::Relaxed);
             }
             session.small_end.store(smalls.end as u32, Ordering::Release);
         }
+        session.count_offer();
         true
     }
 
@@ -239,6 +242,11 @@ impl SharedArena {
 
     /// Offers a chunk again.
     pub(crate) fn release(&self, chunk: Chunk) {
+        self.put(chunk);
+        self.arena.session().count_offer();
+    }
+
+    fn put(&self, chunk: Chunk) {
         self.header(chunk).reset();
         let word = match chunk {
             Chunk::Large(index) => &self.arena.large_owners()[index],
@@ -247,19 +255,24 @@ impl SharedArena {
         word.store(FREE, Ordering::Release);
     }
 
-    /// Keeps chunks at hand. `starved`: threads wait although everything written has been drained,
-    /// so that all chunks must be held by threads that write nothing.
-    ///
-    /// False when threads wait and nothing can be given to them.
-    pub(crate) fn replenish(&mut self, free: FreeChunks, starved: bool) -> bool {
-        if free.small < KEEP_SMALL {
-            self.offer_extent(false);
+    /// Keeps chunks at hand, also for threads that wait; true when any was offered. `starved`: nothing
+    /// is free although everything written has been drained, so that threads that write nothing must
+    /// hold all chunks. There may be thousands of them: then small chunks are offered.
+    pub(crate) fn replenish(&mut self, free: FreeChunks, waiting: usize, starved: bool) -> bool {
+        let before = self.extents;
+        let wanted = KEEP_LARGE + waiting.min(OFFERED_AT_ONCE);
+        for _ in free.large..wanted {
+            if self.large_extents >= LARGE_LIMIT || !self.offer_extent(true) {
+                break;
+            }
         }
-        let wanted = self.large_extents < LARGE_LIMIT && free.large < KEEP_LARGE;
-        if wanted || starved {
-            return self.offer_extent(true) || self.offer_extent(false) || free.total() > 0;
+        let kept = if starved { waiting.min(OFFERED_AT_ONCE * SMALL_PER_EXTENT) } else { 0 };
+        for _ in 0..(KEEP_SMALL + kept).saturating_sub(free.small).div_ceil(SMALL_PER_EXTENT) {
+            if !self.offer_extent(false) {
+                break;
+            }
         }
-        true
+        self.extents > before
     }
 
     /// Whether the last attempt to get memory failed.

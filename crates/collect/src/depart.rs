@@ -9,7 +9,7 @@ use heaptape_wire::chunk::Owner;
 use heaptape_wire::process::{self as wire, Registration};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::arena::Chunk;
+use crate::arena::{Chunk, SharedArena};
 use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
@@ -67,7 +67,10 @@ impl Recorder {
     fn finish_drained(&mut self, place: usize) -> Result<(), Error> {
         self.arena.arena().session().beat();
         let time = self.clock.now();
+        let process = &self.processes[place];
+        let unread = self.unread(process.slot, process.generation);
         let process = &mut self.processes[place];
+        process.lose(unread);
         let mut source = Source::new(&self.arena, &mut self.done);
         process.finish(&mut self.tape, &mut source, time)?;
         drop(source);
@@ -84,18 +87,27 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes back what a process held: chunks that it claimed and never opened, and its slot.
-    pub(crate) fn reclaim(&mut self, slot: u16, generation: u32) {
-        let held: Vec<Chunk> = self
-            .arena
+    /// Bytes that a process has written into chunks which no lane has read.
+    fn unread(&self, slot: u16, generation: u32) -> u64 {
+        let view = |chunk| self.arena.header(chunk).view(SharedArena::capacity(chunk));
+        let views = self.held(slot, generation).filter_map(view);
+        views.map(|view| view.published as u64).sum()
+    }
+
+    /// Chunks of a process that belong to no lane.
+    fn held(&self, slot: u16, generation: u32) -> impl Iterator<Item = Chunk> + '_ {
+        let is_its = move |owner: Owner| owner.slot == slot && owner.generation == generation;
+        self.arena
             .owners()
-            .filter(|(chunk, word)| {
-                !self.attached.contains(chunk)
-                    && Owner::from_word(*word)
-                        .is_some_and(|o| o.slot == slot && o.generation == generation)
+            .filter(move |(chunk, word)| {
+                !self.attached.contains(chunk) && Owner::from_word(*word).is_some_and(is_its)
             })
             .map(|(chunk, _)| chunk)
-            .collect();
+    }
+
+    /// Takes back what a process held: chunks that it claimed and never opened, and its slot.
+    pub(crate) fn reclaim(&mut self, slot: u16, generation: u32) {
+        let held: Vec<Chunk> = self.held(slot, generation).collect();
         for chunk in held {
             self.arena.release(chunk);
         }
@@ -135,7 +147,7 @@ impl Recorder {
                 pid: 0,
                 command: Vec::new(),
                 why: format!(
-                    "it found no place among {} processes before heaptape had time for it",
+                    "the {} processes that can be recorded at the same time were there already",
                     wire::SLOTS
                 ),
             })?;

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::arena::{Chunk, SharedArena};
+use crate::process::BYTES_PER_EVENT;
 
 /// A chunk that a lane is reading.
 #[derive(Debug)]
@@ -97,6 +98,8 @@ pub(crate) struct Lane {
     missing: u64,
     /// Nothing more can be read from it.
     pub(crate) broken: bool,
+    /// The thread is gone, and so are its chunks.
+    closed: bool,
 }
 
 impl Lane {
@@ -117,6 +120,7 @@ impl Lane {
             dropped: 0,
             missing: 0,
             broken: false,
+            closed: false,
         }
     }
 
@@ -188,6 +192,7 @@ impl Lane {
 
     /// The thread is gone: gives all its chunks back. What lies behind a gap is counted as missing.
     pub(crate) fn close(&mut self, source: &mut Source<'_>) {
+        self.closed = true;
         while let Some(reading) = self.chunks.front() {
             if reading.first + reading.copied as u64 != self.position {
                 let published = source.arena.header(reading.chunk).view(usize::MAX);
@@ -230,9 +235,10 @@ impl Lane {
         self.broken || (self.merged >= self.words.len() && self.position >= self.visible)
     }
 
-    /// Whether anything of it has been read.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.visible > 0
+    /// Whether nothing more will come. A thread that has just sealed a chunk may hold another one that
+    /// has not been found yet.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.closed && self.is_empty()
     }
 
     /// Whether the thread still holds a chunk.
@@ -247,6 +253,22 @@ impl Lane {
 
     /// Events that happened and will never be read, at least.
     pub(crate) fn lost(&self) -> u64 {
-        self.dropped + self.missing.div_ceil(16) + u64::from(self.broken)
+        self.dropped + self.missing.div_ceil(BYTES_PER_EVENT) + u64::from(self.broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_between_two_chunks_has_not_ended() {
+        let mut lane = Lane::new(0, 0, 100);
+        lane.feed(&[1, 2]);
+        lane.merged = 2;
+        assert!(lane.is_empty() && !lane.holds_chunks() && !lane.is_finished());
+        let (arena, mut done) = (SharedArena::create().unwrap(), Vec::new());
+        lane.close(&mut Source::new(&arena, &mut done));
+        assert!(lane.is_finished());
     }
 }

@@ -40,19 +40,24 @@ pub(crate) struct Missed {
 /// All open announcements, by their place in the arena.
 pub(crate) struct Intents {
     open: Vec<Option<Open>>,
-    /// The command itself, until it has registered.
-    expected: Option<Open>,
+    /// Commands that we started or that joined, until they have registered.
+    expected: Vec<Open>,
 }
 
 impl Intents {
     pub(crate) fn new() -> Intents {
-        Intents { open: (0..INTENTS).map(|_| None).collect(), expected: None }
+        Intents { open: (0..INTENTS).map(|_| None).collect(), expected: Vec::new() }
     }
 
-    /// The command was started; it has to register, too.
-    pub(crate) fn expect(&mut self, who: Who, command: Vec<String>) {
+    /// A command was started, or has joined; it has to register, too.
+    pub(crate) fn expect(&mut self, who: Who, pid: u32, command: Vec<String>) {
         let how = How { spawned: true, ..How::default() };
-        self.expected = Some(Open::new((who, Some(who.pid)), command, how));
+        self.expected.push(Open::new((who, Some(pid)), command, how));
+    }
+
+    /// Process `pid` did not become its command after all.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.expected.retain(|open| open.pid != Some(pid));
     }
 
     /// Whether a program may still be on its way to register, also one that announced itself since the
@@ -111,11 +116,7 @@ impl Intents {
         programs: impl Fn(Who) -> Option<u32>,
         mut missed: impl FnMut(Missed),
     ) {
-        if let Some(open) = &mut self.expected
-            && open.is_settled(programs(open.who), &mut missed)
-        {
-            self.expected = None;
-        }
+        self.expected.retain_mut(|open| !open.is_settled(programs(open.who), &mut missed));
         for (index, place) in self.open.iter_mut().enumerate() {
             if let Some(open) = place
                 && open.is_settled(programs(open.who), &mut missed)

@@ -36,6 +36,15 @@ impl Namespaces {
         Who { namespace: self.own, pid }
     }
 
+    /// A process that we know by this number, as it knows itself.
+    pub(crate) fn of(&self, pid: u32) -> Who {
+        let inner = read::status(pid).ok().and_then(|status| status.nspid.last().copied());
+        match (read::pid_namespace(pid), inner) {
+            (Some(namespace), Some(pid)) => Who { namespace, pid },
+            _ => self.here(pid),
+        }
+    }
+
     /// A process by what it has said; one that could not tell its namespace is in ours, as far as that
     /// is not plainly wrong.
     pub(crate) fn who(&self, namespace: u64, pid: u32) -> Who {

@@ -1,9 +1,10 @@
 //! One process of the job: its lanes, its place on the tape, how it ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use heaptape_proc::Job;
 use heaptape_tape::{
     Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
@@ -18,8 +19,19 @@ use crate::merge::{Stream, merge};
 use crate::namespace::Who;
 use crate::sink::Sink;
 
+/// Bytes that an event has in a chunk, at least.
+pub(crate) const BYTES_PER_EVENT: u64 = 16;
 /// Events that go to the tape together.
 const BATCH: usize = 32;
+
+/// Who a process is.
+pub(crate) struct Identity {
+    pub(crate) who: Who,
+    /// Its number in our namespace; none when it is gone.
+    pub(crate) pid: Option<u32>,
+    /// Its place in a parallel job.
+    pub(crate) job: Option<Job>,
+}
 
 /// A process that is, or was, recorded.
 pub(crate) struct Process {
@@ -31,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) who: Who,
     /// Its number in our namespace; none when it was gone before that was found.
     pub(crate) pid: Option<u32>,
+    /// Its place in a parallel job.
+    pub(crate) job: Option<Job>,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
@@ -74,12 +88,11 @@ struct Begun {
 }
 
 impl Process {
-    /// A process that registered in `slot`, first seen in the round `since`; `pid` is its number in our
-    /// namespace, if it is not gone.
+    /// A process that registered in `slot`, first seen in the round `since`.
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
-        (who, pid): (Who, Option<u32>),
+        Identity { who, pid, job }: Identity,
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {
@@ -89,6 +102,7 @@ impl Process {
             start,
             who,
             pid,
+            job,
             slot,
             generation,
             since,
@@ -189,35 +203,43 @@ impl Process {
     }
 
     /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.
-    pub(crate) fn close_gone(&mut self, tasks: &[u32], source: &mut Source<'_>) -> Vec<u16> {
+    /// `lives` is asked for each thread by itself: a list of all may lack some while others end.
+    pub(crate) fn close_gone(
+        &mut self,
+        lives: impl Fn(u32) -> bool,
+        source: &mut Source<'_>,
+    ) -> Vec<u16> {
         let mut numbers = Vec::new();
-        for i in 0..self.lanes.len() {
-            let (tid, slot) = (self.lanes[i].tid, self.lanes[i].slot);
+        let mut later = HashSet::new();
+        for lane in self.lanes.iter_mut().rev() {
             // A later thread with the same number in the kernel: this one is gone, too.
-            let replaced = self.lanes[i + 1..].iter().any(|other| other.tid == tid);
-            if tasks.contains(&tid) && !replaced {
+            let is_last = later.insert(lane.tid);
+            if !lane.holds_chunks() || (is_last && lives(lane.tid)) {
                 continue;
             }
-            let lane = &mut self.lanes[i];
             // It wrote its last before it was gone, so this look sees it.
             lane.look(source);
             lane.settle();
             if lane.is_empty() && lane.holds_chunks() {
                 lane.close(source);
-                numbers.push(slot);
+                numbers.push(lane.slot);
             }
         }
         self.drop_finished();
         numbers
     }
 
-    /// Forgets lanes that are closed and merged, but for those at the end, whose number counts.
+    /// Forgets lanes that are finished and stand before all others.
     fn drop_finished(&mut self) {
-        let finished = |lane: &Lane| lane.is_empty() && !lane.holds_chunks() && lane.has_begun();
-        let count = self.lanes.iter().take_while(|lane| finished(lane)).count();
+        let count = self.lanes.iter().take_while(|lane| lane.is_finished()).count();
         for lane in self.lanes.drain(..count) {
             self.closed.add(&lane);
         }
+    }
+
+    /// So many bytes of the process's events can't be read.
+    pub(crate) fn lose(&mut self, bytes: u64) {
+        self.closed.lost += bytes.div_ceil(BYTES_PER_EVENT);
     }
 
     /// The process is gone: reads the rest, gives its chunks back and ends it on the tape.

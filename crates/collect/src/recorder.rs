@@ -1,18 +1,19 @@
 //! The loop: drain, merge, admit, end, sample, until the job has ended.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::read;
+use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{FREE, Owner};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, FreeChunks, SharedArena};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::drain::Source;
 use crate::exit::Exit;
@@ -31,6 +32,8 @@ use crate::strays::Strays;
 const LITTLE: u64 = 256 << 10;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
+/// The share of the time that this may take: one part in this many.
+const THREADS_SHARE: u32 = 20;
 /// How long it may be to the next such look while threads wait for chunks.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
 /// How often processes are looked for that did not make themselves known.
@@ -41,10 +44,19 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const FORK_GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
-/// How long threads may wait for chunks while nothing comes from any.
-const STUCK: Duration = Duration::from_secs(5);
+/// How long threads may wait for chunks while none is given back and none can be made.
+const STUCK: Duration = Duration::from_secs(2);
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
+
+/// What was learnt of a command while it was still its wrapper, which may be gone before it is looked
+/// at again.
+#[derive(Default)]
+pub(crate) struct Joined {
+    pub(crate) job: Option<Job>,
+    /// Its descriptor, by which the kernel tells how it ended.
+    pub(crate) watch: Option<OwnedFd>,
+}
 
 /// The state of a recording.
 pub(crate) struct Recorder {
@@ -62,6 +74,8 @@ pub(crate) struct Recorder {
     /// When each process has last registered with a new program: its place among all registrations.
     pub(crate) programs: HashMap<Who, u32>,
     pub(crate) namespaces: Namespaces,
+    /// Commands that have joined and have not registered, by pid.
+    pub(crate) joined: HashMap<u32, Joined>,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -76,9 +90,9 @@ pub(crate) struct Recorder {
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
     pub(crate) sampling: Sampling,
-    /// When a round last found anything to do.
-    pub(crate) idle_since: Instant,
-    pub(crate) next_threads: Instant,
+    /// When a chunk was last given, or nobody waited for one.
+    pub(crate) supplied: Instant,
+    pub(crate) threads: Budget,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
 }
@@ -105,6 +119,7 @@ impl Recorder {
             by_slot: HashMap::new(),
             programs: HashMap::new(),
             namespaces,
+            joined: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,
@@ -116,8 +131,8 @@ impl Recorder {
             detached: 0,
             ended: None,
             sampling: Sampling::new(now),
-            idle_since: now,
-            next_threads: now + THREADS_EVERY,
+            supplied: now,
+            threads: Budget::new(THREADS_EVERY, THREADS_SHARE, now),
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
         }
@@ -136,20 +151,16 @@ impl Recorder {
         let mut told = false;
         let mut idle = 0u32;
         loop {
-            self.arena.arena().session().beat();
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
+                match exit {
+                    Some(_) => signals.forget(),
+                    None => signals.forward(root),
+                }
+            } else if signals.ask_for_the_end() {
+                return;
             }
-            if exit.is_none() {
-                signals.forward(root);
-            }
-            let busy = match self.round(exit.map(|exit| (root, exit))) {
-                Ok(busy) => busy,
-                Err(error) => return self.end(Ended::Other(error.to_string())),
-            };
-            if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
-                return self.end(why);
-            }
+            let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
             if exit.is_some() {
                 if self.is_over(recording.no_wait) {
                     return;
@@ -163,6 +174,21 @@ impl Recorder {
                 self.rest(idle);
             }
         }
+    }
+
+    /// One round; whether there was anything to do, or `None` when the tape has to end and was told to.
+    pub(crate) fn go_on(&mut self, root: Option<(u32, Exit)>) -> Option<bool> {
+        self.arena.arena().session().beat();
+        let round = self.round(root);
+        let why = match &round {
+            Ok(_) => self.ended.clone().or_else(|| self.tape.sink().ended()),
+            Err(error) => Some(Ended::Other(error.to_string())),
+        };
+        if let Some(why) = why {
+            self.end(why);
+            return None;
+        }
+        round.ok()
     }
 
     /// The pids of the processes that are being recorded.
@@ -199,20 +225,16 @@ impl Recorder {
         self.intents.observe(self.arena.arena(), &self.namespaces);
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
-        if seen > 0 || changed {
-            self.idle_since = Instant::now();
-        }
         self.supply();
         self.judge_intents(&arrivals)?;
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
-        if self.waited > 0 {
-            self.next_threads = self.next_threads.min(now + THREADS_SOONER);
-        }
-        if now >= self.next_threads {
+        let every = if self.waited > 0 { THREADS_SOONER } else { THREADS_EVERY };
+        if self.threads.is_due_after(every, now) {
             self.close_threads();
-            self.next_threads = now + THREADS_EVERY;
+            let ended = Instant::now();
+            self.threads.spent(ended - now, ended);
         }
         if now >= self.next_strays {
             self.look_for_strays()?;
@@ -287,6 +309,9 @@ impl Recorder {
 
     /// What was given back is free, and nobody's.
     pub(crate) fn forget_done(&mut self) {
+        if !self.done.is_empty() {
+            self.supplied = Instant::now();
+        }
         for chunk in self.done.drain(..) {
             self.attached.remove(&chunk);
             match chunk {
@@ -301,13 +326,14 @@ impl Recorder {
         let session = self.arena.arena().session();
         self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
         let starved = self.waited > 0 && self.free.total() == 0;
-        if !self.arena.replenish(self.free, starved) && self.arena.is_full() {
-            self.ended.get_or_insert(Ended::Other("shared-memory-full".into()));
+        if self.arena.replenish(self.free, self.waited as usize, starved) || !starved {
+            self.supplied = Instant::now();
         }
-        // Only a thread's stream that somebody scribbled over can leave it so for long.
-        let stuck = starved && self.idle_since.elapsed() > STUCK;
-        if stuck {
-            self.ended.get_or_insert(Ended::Other("no-chunks-left".into()));
+        // As many threads as there can be chunks, no memory for more, or somebody scribbled over the
+        // streams: those who wait would do so for ever.
+        if self.supplied.elapsed() > STUCK {
+            let why = if self.arena.is_full() { "shared-memory-full" } else { "no-chunks-left" };
+            self.ended.get_or_insert(Ended::Other(why.into()));
         }
         if self.live.len() + SPARE_SLOTS > self.arena.slots() {
             self.arena.offer_slots(2 * SPARE_SLOTS);
@@ -317,19 +343,23 @@ impl Recorder {
     pub(crate) fn close_threads(&mut self) {
         for &i in &self.live {
             let process = &mut self.processes[i];
-            if !process.holds_chunks() {
-                continue;
-            }
             let Some(pid) = process.pid else { continue };
-            let is_here = self.namespaces.is_here(process.who);
-            let tasks = if is_here { read::tasks(pid) } else { read::inner_tasks(pid) };
-            let Ok(tasks) = tasks else { continue };
-            if tasks.is_empty() {
+            // Where the process is gone, that is found out elsewhere.
+            if !process.holds_chunks() || !read::has_task(pid, pid) {
                 continue;
             }
+            self.arena.arena().session().beat();
             let slot = self.arena.arena().slot(process.slot as usize);
             let source = &mut Source::new(&self.arena, &mut self.done);
-            for number in process.close_gone(&tasks, source) {
+            // Threads of another namespace know themselves by other numbers.
+            let is_here = self.namespaces.is_here(process.who);
+            let inner =
+                if is_here { Vec::new() } else { read::inner_tasks(pid).unwrap_or_default() };
+            if !is_here && inner.is_empty() {
+                continue;
+            }
+            let lives = |tid| if is_here { read::has_task(pid, tid) } else { inner.contains(&tid) };
+            for number in process.close_gone(lives, source) {
                 slot.recycle_thread(number);
             }
         }

@@ -9,11 +9,16 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use crate::Error;
 
 /// The signals that have come and were not passed on yet.
-pub(crate) struct Signals(Receiver<i32>);
+pub(crate) struct Signals(Receiver<Signal>);
+
+struct Signal {
+    number: i32,
+    /// From the terminal, which sends it to the whole group by itself.
+    from_terminal: bool,
+}
 
 impl Signals {
-    /// Catches signals from here on. One that the terminal sends is dropped: it reaches the whole
-    /// group by itself.
+    /// Catches signals from here on.
     pub(crate) fn catch() -> Result<Signals, Error> {
         let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
         let mut signals = SignalsInfo::<WithOrigin>::new(wanted)
@@ -21,7 +26,8 @@ impl Signals {
         let (sender, receiver) = channel();
         let forward = move || {
             for origin in &mut signals {
-                if origin.process.is_some() && sender.send(origin.signal).is_err() {
+                let from_terminal = origin.process.is_none();
+                if sender.send(Signal { number: origin.signal, from_terminal }).is_err() {
                     break;
                 }
             }
@@ -32,9 +38,19 @@ impl Signals {
 
     /// Passes on what has come. `command` must not have been waited for.
     pub(crate) fn forward(&self, command: u32) {
-        for signal in self.0.try_iter() {
+        for signal in self.0.try_iter().filter(|signal| !signal.from_terminal) {
             // SAFETY: sends a signal to the command that we started, whose pid is still its own.
-            unsafe { libc::kill(command as i32, signal) };
+            unsafe { libc::kill(command as i32, signal.number) };
         }
+    }
+
+    /// Forgets what has come: it was for the command, which has ended.
+    pub(crate) fn forget(&self) {
+        self.0.try_iter().for_each(drop);
+    }
+
+    /// Whether somebody wants an end, now that the command has ended and only we can be meant.
+    pub(crate) fn ask_for_the_end(&self) -> bool {
+        self.0.try_iter().any(|signal| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(&signal.number))
     }
 }

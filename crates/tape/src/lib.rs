@@ -40,12 +40,13 @@ mod tally;
 mod track;
 mod unpacked;
 mod verify;
+mod verify_file;
 mod writer;
 
 pub use error::Error;
 pub use event::{
-    Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
-    Uncovered, Vma,
+    Ended, Event, ForkPoint, Header, Note, Origin, Placement, ProcessEnd, ProcessNumber,
+    ProcessStart, Sample, Uncovered, Vma,
 };
 pub use events::Events;
 pub use frame::{Encoder, FrameWriter, RawFrame};
@@ -57,4 +58,5 @@ pub use marks::{Mark, Marks};
 pub use reader::Tape;
 pub use summary::{CallCounts, ProcessSummary, Summary};
 pub use verify::{Overlap, Verdict, verify};
+pub use verify_file::verify_file;
 pub use writer::{BlockSink, Writer};

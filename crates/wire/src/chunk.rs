@@ -65,16 +65,19 @@ impl Owner {
 
 /// Claims the first free chunk of `owners` for `owner`; `None` when there is none.
 pub fn claim(owners: &[AtomicU64], owner: Owner) -> Option<usize> {
-    for (index, word) in owners.iter().enumerate() {
-        if word.load(Ordering::Relaxed) == FREE
-            && word
-                .compare_exchange(FREE, owner.to_word(), Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        {
-            return Some(index);
-        }
-    }
-    None
+    owners.iter().position(|word| take(word, owner))
+}
+
+/// Claims a free chunk, looking from `start` on round to the beginning: threads that wait all start
+/// elsewhere, and so do not all try for the same one.
+pub fn claim_from(owners: &[AtomicU64], owner: Owner, start: usize) -> Option<usize> {
+    let (before, behind) = owners.split_at_checked(start)?;
+    claim(behind, owner).map(|index| start + index).or_else(|| claim(before, owner))
+}
+
+fn take(word: &AtomicU64, owner: Owner) -> bool {
+    word.load(Ordering::Relaxed) == FREE
+        && word.compare_exchange(FREE, owner.to_word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// The header of a chunk. Only the owner writes it while it owns the chunk.

@@ -85,13 +85,14 @@ pub struct Session {
     pub small_end: AtomicU32,
     /// Processes that found no free slot.
     pub turned_away: AtomicU32,
-    /// Threads that wait for a chunk.
+    /// Threads that wait for a chunk, or for a slot for their process.
     pub waiting: AtomicU32,
     /// Process slots whose memory is there.
     pub slots_ready: AtomicU32,
     /// Registrations so far, which puts them in order.
     pub registered: AtomicU32,
-    _pad: [AtomicU32; 1],
+    /// Changes whenever a chunk is offered: who has found none need not look again before.
+    offers: AtomicU32,
     /// A robust process-shared mutex that the collector holds as long as it lives.
     pub guard: Guard,
     clock: ClockLine,
@@ -145,6 +146,16 @@ impl Session {
         } else {
             Stamp::Counter
         }
+    }
+
+    /// How many chunks have been offered so far, to be compared only.
+    pub fn offers(&self) -> u32 {
+        self.offers.load(Ordering::Acquire)
+    }
+
+    /// Collector: a chunk has just been offered.
+    pub fn count_offer(&self) {
+        self.offers.fetch_add(1, Ordering::Release);
     }
 
     /// Whether the collector's end has been noticed by the kernel.

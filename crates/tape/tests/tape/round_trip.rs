@@ -2,14 +2,14 @@
 //! is read as far as it goes.
 
 use crate::arbitrary::step;
-use crate::model::{Step, play, without_early_ages};
+use crate::model::{Step, play};
 use crate::reseal::reseal;
 use heaptape_tape::*;
 use proptest::prelude::*;
 
 fn read(tape: &Tape, process: u32, from: u64, to: u64) -> Vec<Item> {
     let items = tape.events(ProcessNumber(process), from..to).unwrap();
-    items.map(|item| without_early_ages(item.unwrap())).collect()
+    items.map(|item| item.unwrap()).collect()
 }
 
 fn compare(steps: &[Step], keyframes: u64) {
@@ -20,8 +20,8 @@ fn compare(steps: &[Step], keyframes: u64) {
     assert_eq!(summary.processes.len(), model.len());
     for (is, should) in summary.processes.iter().zip(&model) {
         let number = is.number.0;
-        let items: Vec<_> = should.items.iter().cloned().map(without_early_ages).collect();
-        assert_eq!(read(&tape, number, 0, u64::MAX), items);
+        let items = &should.items;
+        assert_eq!(&read(&tape, number, 0, u64::MAX), items);
         assert_eq!(is.events, should.index);
         assert_eq!(is.unknown_frees, should.unknown_frees);
         assert_eq!(is.order_faults, should.order_faults);
@@ -46,6 +46,31 @@ fn compare(steps: &[Step], keyframes: u64) {
             assert_eq!(read(&tape, number, from, index as u64), some.cloned().collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn the_place_in_a_parallel_job_comes_back() {
+    let mut writer =
+        Writer::new(FrameWriter::new(Vec::new()).unwrap(), &Header::default()).unwrap();
+    let rank = Placement {
+        rank: 3,
+        size: Some(4),
+        job: "77.1".into(),
+        host: "node7".into(),
+        launcher: "Open MPI".into(),
+    };
+    let places = [rank.clone(), Placement { rank: 0, ..Placement::default() }];
+    for place in &places {
+        let origin = Origin::Exec;
+        let (pid, parent, command) = (7, None, Vec::new());
+        let start = ProcessStart { pid, parent, origin, time: 0, rank: Some(place.rank), command };
+        let process = writer.start_process(&start).unwrap();
+        writer.place(process, place.clone()).unwrap();
+    }
+    let tape = Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap();
+    let read: Vec<_> = tape.summary().processes.iter().map(|p| p.placement.clone()).collect();
+    assert_eq!(read, places.map(Some));
+    assert_eq!(tape.summary().processes[0].rank, Some(3));
 }
 
 proptest! {
@@ -75,6 +100,7 @@ fn read_all(tape: &Tape) -> (Vec<Vec<Item>>, bool) {
 
 /// Everything else that a reader may ask; must not panic.
 fn ask_all(tape: &Tape) {
+    let _ = verify_file(tape);
     for process in &tape.summary().processes {
         let middle = process.events / 2;
         let _ = tape.live_at(process.number, middle);

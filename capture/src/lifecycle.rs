@@ -162,7 +162,7 @@ pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> 
 
 /// Joins the session that the environment names, if there is one.
 fn join() -> bool {
-    if !next::look_up() {
+    if !next::look_up() || !next::is_glibc() {
         return false;
     }
     let environment = first_environment();
@@ -565,7 +565,7 @@ const SETTINGS: [&str; 7] = [
 
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
     next::look_up();
-    if !is_recording() {
+    if !next::is_glibc() || !is_recording() {
         return;
     }
     // SAFETY: the loader passes the program's arguments and environment to constructors.

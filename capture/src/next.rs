@@ -208,6 +208,12 @@ pub fn gap() -> Option<(Gap, Option<owner::Module>)> {
     is_unknown.then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
 }
 
+/// Whether the C library is glibc. Another one may load this library just as well, and then hands no
+/// arguments to constructors, keeps its thread's words elsewhere, and so on: nothing is recorded there.
+pub fn is_glibc() -> bool {
+    symbol(c"gnu_get_libc_version") != 0
+}
+
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
 pub fn symbol(name: &core::ffi::CStr) -> usize {
     // SAFETY: a C string; dlsym may be called at any time after relocation.

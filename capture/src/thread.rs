@@ -17,6 +17,7 @@ use heaptape_wire::note::{self, NoteKind};
 use crate::arch;
 use crate::lifecycle::{self, STATE};
 use crate::next::next;
+use crate::owner;
 
 /// What a thread needs to write the next record.
 #[repr(C, align(64))]
@@ -55,8 +56,11 @@ impl ShortOfMemory {
     const NONE: ShortOfMemory =
         ShortOfMemory { operator: 0, reach: 0, size: 0, align: 0, caller: 0 };
 
+    /// Whether a call is the real operator's. One that it makes by a jump seems to come from this
+    /// library, which has called it.
     fn is_caller(&self, caller: u64) -> bool {
-        (caller as usize).wrapping_sub(self.operator) < self.reach
+        let caller = caller as usize;
+        caller.wrapping_sub(self.operator) < self.reach || owner::is_ours(caller)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the command must find as the user had it, and heaptape itself does not want: a limit on the
-//! size of files, which its shared memory would count against, and standard streams that were closed.
+//! size of files, which its shared memory would count against, one on descriptors, and standard streams
+//! that were closed.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,12 +41,16 @@ static LOOK_AT_STREAMS: extern "C" fn() = look_at_streams;
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     file_size: Rlimit,
+    descriptors: Rlimit,
 }
 
 impl Limits {
-    /// Lifts the limit on file sizes as far as that is allowed; where it is hit all the same, writing
-    /// fails instead of ending heaptape.
+    /// Lifts the limits on file sizes and on descriptors, of which each process takes one, as far as
+    /// that is allowed; where the first is hit all the same, writing fails instead of ending heaptape.
     pub(crate) fn lift() -> Limits {
+        let descriptors = getrlimit(Resource::Nofile);
+        let maximum = descriptors.maximum;
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         let file_size = getrlimit(Resource::Fsize);
         // Root may do away with it, others may go as far as the hard limit.
         let _ = setrlimit(Resource::Fsize, Rlimit { current: None, maximum: None }).or_else(|_| {
@@ -54,12 +59,13 @@ impl Limits {
         });
         // SAFETY: ignores a signal; the command gets the default back in `restore`.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        Limits { file_size }
+        Limits { file_size, descriptors }
     }
 
     /// In the child, before exec: all as it was.
     pub(crate) fn restore(self) -> io::Result<()> {
         setrlimit(Resource::Fsize, self.file_size)?;
+        setrlimit(Resource::Nofile, self.descriptors)?;
         // SAFETY: sets a signal's default action.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
         close_streams();

@@ -1,7 +1,8 @@
 //! The calls that map memory, and the allocator's settings: forward to libc's function, then note.
 //!
 //! Never the raw system call: MPI's registration caches watch libc's functions and corrupt data when
-//! a mapping changes behind their back.
+//! a mapping changes behind their back. For the same reason `dlsym` does not find these wrappers but
+//! libc's functions: `crates/cli/build/hide.rs` sees to it.
 
 use heaptape_wire::note::NoteKind;
 

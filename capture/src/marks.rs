@@ -137,3 +137,41 @@ unsafe extern "C" fn mpi_init_thread_entry(
     thread::note(NoteKind::MpiInitReturn, caller, &[result as u64], &[]);
     result
 }
+
+/// Fortran's entries, which need not come by C's: they leave the error in a word that their last
+/// argument points to, which may be missing with `use mpi_f08`.
+macro_rules! fortran_init {
+    ($export:ident, $entry:ident, $count:tt, $symbol:literal, ($($arg:ident),*)) => {
+        with_caller!($export, $count, $entry);
+
+        unsafe extern "C" fn $entry($($arg: usize,)* error: *const i32, caller: usize) {
+            static NEXT: Late = Late::new($symbol);
+            type Init = unsafe extern "C" fn($(fortran_init!(@word $arg),)* *const i32) -> isize;
+            thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+            // SAFETY: the type of this function, whose result nobody reads; it writes the error.
+            let error = unsafe {
+                core::mem::transmute::<usize, Init>(or_failing(&NEXT))($($arg,)* error);
+                if error.is_null() { 0 } else { *error }
+            };
+            thread::note(NoteKind::MpiInitReturn, caller, &[error as u64], &[]);
+        }
+    };
+    (@word $arg:ident) => { usize };
+}
+
+fortran_init!(mpi_init_, mpi_init_f_entry, 1, c"mpi_init_", ());
+fortran_init!(mpi_init_f08_, mpi_init_f08_entry, 1, c"mpi_init_f08_", ());
+fortran_init!(
+    mpi_init_thread_,
+    mpi_init_thread_f_entry,
+    3,
+    c"mpi_init_thread_",
+    (required, provided)
+);
+fortran_init!(
+    mpi_init_thread_f08_,
+    mpi_init_thread_f08_entry,
+    3,
+    c"mpi_init_thread_f08_",
+    (required, provided)
+);

@@ -155,6 +155,7 @@ pub(crate) mod tests {
             started: 0,
             ended: Some(1500),
             rank: None,
+            placement: None,
             command: vec!["prog".into(), "two words".into()],
             code: Some(0),
             signal: None,

@@ -91,10 +91,10 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape record -- ls -lR /usr/share", "onto ls.PID.tape"),
-    ("heaptape record -o build.tape --max-size 2G -- make -j4", "every process of a build, at most 2 GiB"),
+    ("mpirun -n 4 heaptape record --join -o tapes -- ./solver", "all ranks of a host, onto tapes/JOB.HOST.tape"),
 ]))]
 pub(crate) struct Record {
-    /// The tape to write; %p stands for the command's process id, %r for its rank [default: COMMAND.PID.tape]
+    /// The tape to write; %p stands for the command's process id, %r for its rank [default: COMMAND.PID.tape]. With --join the directory of the tapes
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
     /// Run the command without address space randomisation, so that addresses repeat
@@ -106,6 +106,9 @@ pub(crate) struct Record {
     /// End the recording when the command ends, though children may still run
     #[arg(long)]
     pub(crate) no_wait: bool,
+    /// Put all commands of one job on this host onto one tape, DIR/JOB.HOST.tape: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB
+    #[arg(long)]
+    pub(crate) join: bool,
     /// End the recording (not the command) when the tape has this size
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub(crate) max_size: Option<u64>,

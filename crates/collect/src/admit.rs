@@ -1,7 +1,7 @@
 //! Processes as they come: programs that were started, copies that were forked.
 
-use heaptape_proc::{job, read};
-use heaptape_tape::{Error, ForkPoint, Origin, ProcessNumber, ProcessStart};
+use heaptape_proc::{Job, launcher, read};
+use heaptape_tape::{Error, ForkPoint, Origin, Placement, ProcessNumber, ProcessStart};
 use heaptape_wire::process::{self as wire, Registration, SlotState};
 
 use crate::launch::texts;
@@ -62,18 +62,16 @@ impl Recorder {
             }
             None => self.number_of(registration.ppid),
         };
-        let rank = read::environ(pid).ok().and_then(|environment| {
-            let lookup = |name: &str| {
-                environment.iter().find_map(|entry| {
-                    let (key, value) = entry.to_str()?.split_once('=')?;
-                    (key == name).then(|| value.to_owned())
-                })
-            };
-            job::find(lookup).map(|job| job.rank)
-        });
+        // One that is gone already has no environment any more.
+        let joined = self.joined.remove(&pid).unwrap_or_default();
+        let job = launcher::job_of(pid).or(joined.job);
+        let rank = job.as_ref().map(|job| job.rank);
         let time = self.clock.now();
         let start = ProcessStart { pid, parent, origin: Origin::Exec, time, rank, command };
-        self.start_process((slot, generation), start)?;
+        self.start_process((slot, generation), start, job)?;
+        if let Some(process) = self.processes.last_mut() {
+            process.watch = process.watch.take().or(joined.watch);
+        }
         Ok(true)
     }
 
@@ -102,6 +100,7 @@ impl Recorder {
         let parent = &mut self.processes[place];
         let number = parent.number;
         let (command, rank) = (parent.start.command.clone(), parent.start.rank);
+        let job = parent.job.clone();
         let point = match parent.take_fork(u64::from(registration.fork)) {
             Some(point) => Some(point),
             None => self.tape.fork_point(number).ok(),
@@ -109,7 +108,7 @@ impl Recorder {
         let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
         let (pid, parent, time) = (registration.pid, Some(number), self.clock.now());
         let start = ProcessStart { pid, parent, origin, time, rank, command };
-        self.start_process((slot, generation), start)?;
+        self.start_process((slot, generation), start, job)?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -129,15 +128,19 @@ impl Recorder {
         &mut self,
         slot: (u16, u32),
         start: ProcessStart,
+        job: Option<Job>,
     ) -> Result<(), Error> {
         let is_program = start.origin == Origin::Exec;
         let number = self.tape.start_process(&start)?;
+        if let Some(job) = &job {
+            self.tape.place(number, placement(job))?;
+        }
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
             *self.programs.entry(start.pid).or_default() += 1;
         }
-        self.processes.push(Process::new(number, start, slot, self.round));
+        self.processes.push(Process::new(number, start, job, slot, self.round));
         self.live.push(place);
         // A program may be gone before the next sample is due. A fork begins as its parent was.
         if is_program {
@@ -167,5 +170,15 @@ impl Recorder {
     pub(crate) fn number_of(&self, pid: u32) -> Option<ProcessNumber> {
         let of_pid = |&&i: &&usize| self.processes[i].start.pid == pid;
         self.live.iter().rev().find(of_pid).map(|&i| self.processes[i].number)
+    }
+}
+
+fn placement(job: &Job) -> Placement {
+    Placement {
+        rank: job.rank,
+        size: job.size,
+        job: job.id.clone().unwrap_or_default(),
+        host: job.host.clone().unwrap_or_default(),
+        launcher: job.launcher.name().to_owned(),
     }
 }

@@ -35,6 +35,17 @@ pub enum Error {
         /// Where it was to be.
         path: PathBuf,
     },
+    /// The tapes of jobs were to go to something that is no directory.
+    #[error(
+        "cannot write tapes to {path}: with --join, -o names a directory, and this is none; nothing was started"
+    )]
+    NoDirectory {
+        /// Where they were to be.
+        path: PathBuf,
+    },
+    /// There is no recording to join, as a whole sentence.
+    #[error("{0}")]
+    Joined(String),
     /// No memory that can be shared with the program.
     #[error("cannot set up shared memory ({what}): {source}; nothing was started")]
     Arena {

@@ -38,18 +38,23 @@ pub(crate) struct Missed {
 /// All open announcements, by their place in the arena.
 pub(crate) struct Intents {
     open: Vec<Option<Open>>,
-    /// The command itself, until it has registered.
-    expected: Option<Open>,
+    /// Commands that we started or that joined, until they have registered.
+    expected: Vec<Open>,
 }
 
 impl Intents {
     pub(crate) fn new() -> Intents {
-        Intents { open: (0..INTENTS).map(|_| None).collect(), expected: None }
+        Intents { open: (0..INTENTS).map(|_| None).collect(), expected: Vec::new() }
     }
 
     /// The command was started as `pid`; it has to register, too.
     pub(crate) fn expect(&mut self, pid: u32, command: Vec<String>) {
-        self.expected = Some(Open::new(pid, command, 0, true));
+        self.expected.push(Open::new(pid, command, 0, true));
+    }
+
+    /// Process `pid` did not become its command after all.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.expected.retain(|open| open.pid != pid);
     }
 
     /// Whether a program may still be on its way to register, also one that announced itself since the
@@ -105,11 +110,7 @@ impl Intents {
         programs: impl Fn(u32) -> u64,
         mut missed: impl FnMut(Missed),
     ) {
-        if let Some(open) = &mut self.expected
-            && open.is_settled(programs(open.pid), &mut missed)
-        {
-            self.expected = None;
-        }
+        self.expected.retain_mut(|open| !open.is_settled(programs(open.pid), &mut missed));
         for (index, place) in self.open.iter_mut().enumerate() {
             if let Some(open) = place
                 && open.is_settled(programs(open.pid), &mut missed)

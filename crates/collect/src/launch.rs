@@ -12,7 +12,7 @@ use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::Error;
 use crate::image::Image;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::obstacle::{self, find};
 
 /// What to start and how.
@@ -59,8 +59,32 @@ impl Launch {
 
     /// Starts the command.
     pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
+        let mut command = self
+            .prepared(Some(session), move || limits.restore())
+            .map_err(|error| self.refused(error))?;
+        command.spawn().map_err(|error| self.refused(error))
+    }
+
+    /// Becomes the command; with a session it is recorded. Returns only when that fails.
+    pub(crate) fn become_it(&self, session: Option<&Path>) -> Error {
+        let prepared = self.prepared(session, || {
+            limits::close_streams();
+            Ok(())
+        });
+        match prepared {
+            Ok(mut command) => self.refused(command.exec()),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// The command with its environment; `last` runs just before it begins.
+    fn prepared(
+        &self,
+        session: Option<&Path>,
+        last: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> io::Result<Command> {
         let environment = self.environment(session);
-        let image = self.image(&environment).map_err(|error| self.refused(error))?;
+        let image = self.image(&environment)?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env_clear().envs(environment);
         let no_aslr = self.no_aslr;
@@ -68,12 +92,12 @@ impl Launch {
             if no_aslr {
                 disable_randomisation()?;
             }
-            limits.restore()?;
+            last()?;
             image.as_ref().map_or(Ok(()), |image| Err(image.exec()))
         };
-        // SAFETY: between fork and exec only system calls are made.
+        // SAFETY: before exec only system calls are made.
         unsafe { command.pre_exec(prepare) };
-        command.spawn().map_err(|error| self.refused(error))
+        Ok(command)
     }
 
     /// The command's file.
@@ -91,10 +115,12 @@ impl Launch {
     }
 
     /// Ours, with what the command needs to be recorded.
-    fn environment(&self, session: &Path) -> BTreeMap<OsString, OsString> {
+    fn environment(&self, session: Option<&Path>) -> BTreeMap<OsString, OsString> {
         let mut all: BTreeMap<_, _> = std::env::vars_os().collect();
-        all.insert("LD_PRELOAD".into(), self.preload());
-        all.insert(SESSION_VARIABLE.into(), session.into());
+        if let Some(session) = session {
+            all.insert("LD_PRELOAD".into(), self.preload());
+            all.insert(SESSION_VARIABLE.into(), session.into());
+        }
         if self.python_malloc {
             all.insert("PYTHONMALLOC".into(), "malloc".into());
         }

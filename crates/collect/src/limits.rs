@@ -9,6 +9,19 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Bit n: descriptor n was closed when heaptape started. (The Rust runtime opens `/dev/null` there.)
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
+/// Whether descriptor `fd`, one of the three standard streams, was open when heaptape started.
+pub(crate) fn was_open(fd: i32) -> bool {
+    CLOSED.load(Ordering::Relaxed) & 1 << fd == 0
+}
+
+/// In a process that is about to become the command: closes the streams that it should find closed.
+pub(crate) fn close_streams() {
+    for fd in (0..3).filter(|&fd| !was_open(fd)) {
+        // SAFETY: closes a descriptor of this process, which runs nothing but this until exec.
+        unsafe { libc::close(fd) };
+    }
+}
+
 extern "C" fn look_at_streams() {
     for fd in 0..3 {
         // SAFETY: asks for a descriptor's flags.
@@ -47,16 +60,9 @@ impl Limits {
     /// In the child, before exec: all as it was.
     pub(crate) fn restore(self) -> io::Result<()> {
         setrlimit(Resource::Fsize, self.file_size)?;
-        // SAFETY: sets a signal's default action and closes descriptors of this process, which runs
-        // nothing but this until exec.
-        unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-            for fd in 0..3 {
-                if CLOSED.load(Ordering::Relaxed) & 1 << fd != 0 {
-                    libc::close(fd);
-                }
-            }
-        }
+        // SAFETY: sets a signal's default action.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        close_streams();
         Ok(())
     }
 }

@@ -19,6 +19,14 @@ pub enum Output {
         /// The command's name.
         stem: String,
     },
+    /// To `STEM.tape` in this directory; a file that is there stays, and the tape becomes
+    /// `STEM-2.tape`.
+    Aside {
+        /// The directory.
+        directory: PathBuf,
+        /// What the tape is of.
+        stem: String,
+    },
 }
 
 /// The open file under its present name.
@@ -34,7 +42,9 @@ impl Output {
         let path = match self {
             Output::Named(path) if !has_pid(path) => path.clone(),
             Output::Named(path) => temporary(path.parent().unwrap_or(Path::new(""))),
-            Output::Chosen { directory, .. } => temporary(directory),
+            Output::Chosen { directory, .. } | Output::Aside { directory, .. } => {
+                temporary(directory)
+            }
         };
         let error = |path: &Path, source| Error::Output { path: path.to_owned(), source };
         if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
@@ -61,6 +71,7 @@ impl Output {
         match self {
             Output::Named(named) => named.clone(),
             Output::Chosen { .. } => path.to_owned(),
+            Output::Aside { directory, stem } => directory.join(format!("{stem}.tape")),
         }
     }
 }
@@ -99,6 +110,7 @@ impl OpenOutput {
             Output::Chosen { directory, stem } => {
                 rename_aside(&self.path, directory, &format!("{stem}.{pid}"))?
             }
+            Output::Aside { directory, stem } => rename_aside(&self.path, directory, stem)?,
         };
         self.path = target;
         Ok(())

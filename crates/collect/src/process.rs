@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use heaptape_proc::Job;
 use heaptape_tape::{
     Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
@@ -27,6 +28,8 @@ pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
     /// What was known of it when it was first seen.
     pub(crate) start: ProcessStart,
+    /// Its place in a parallel job.
+    pub(crate) job: Option<Job>,
     pub(crate) slot: u16,
     pub(crate) generation: u32,
     pub(crate) watch: Option<OwnedFd>,
@@ -70,6 +73,7 @@ impl Process {
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
+        job: Option<Job>,
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {
@@ -77,6 +81,7 @@ impl Process {
             number,
             watch: exit::watch(start.pid),
             start,
+            job,
             slot,
             generation,
             since,

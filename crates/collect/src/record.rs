@@ -74,7 +74,7 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     let mut output = recording.output.open()?;
     let limits = Limits::lift();
     let started =
-        Signals::catch().and_then(|signals| Ok((signals, start(recording, &mut output, limits)?)));
+        Signals::catch().and_then(|signals| Ok((signals, start(recording, &output, limits)?)));
     let (signals, (mut child, mut recorder)) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -100,7 +100,7 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
 
 /// Blocks of events come and go several times a second: our own allocator keeps their memory, or the
 /// kernel would clear the same pages over and over.
-fn keep_memory() {
+pub(crate) fn keep_memory() {
     const KEPT: libc::c_int = 256 << 20;
     // SAFETY: settings of glibc's allocator, made before other threads are started.
     unsafe {
@@ -123,19 +123,23 @@ fn wait(child: &mut Child, signals: &Signals) -> Exit {
 
 fn start(
     recording: &Recording,
-    output: &mut OpenOutput,
+    output: &OpenOutput,
     limits: Limits,
 ) -> Result<(Child, Recorder), Error> {
+    let mut recorder = open(recording, output)?;
+    let child = recording.launch.spawn(recorder.arena.session_path(), limits)?;
+    recorder.intents.expect(child.id(), texts(&recording.launch.command));
+    Ok((child, recorder))
+}
+
+/// A recording that goes on as soon as somebody registers with its session.
+pub(crate) fn open(recording: &Recording, output: &OpenOutput) -> Result<Recorder, Error> {
     let arena = SharedArena::create()?;
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
     let clock = Clock::start(arena.arena())?;
-    let inspector = Inspector::start()?;
-    let child = recording.launch.spawn(arena.session_path(), limits)?;
-    let mut intents = Intents::new();
-    intents.expect(child.id(), texts(&recording.launch.command));
-    Ok((child, Recorder::new(arena, clock, tape, intents, inspector)))
+    Ok(Recorder::new(arena, clock, tape, Intents::new(), Inspector::start()?))
 }
 
 fn header(recording: &Recording) -> Header {

@@ -1,12 +1,12 @@
 //! The loop: drain, merge, admit, end, sample, until the job has ended.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::read;
+use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{FREE, Owner};
@@ -46,6 +46,15 @@ const STUCK: Duration = Duration::from_secs(2);
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
+/// What was learnt of a command while it was still its wrapper, which may be gone before it is looked
+/// at again.
+#[derive(Default)]
+pub(crate) struct Joined {
+    pub(crate) job: Option<Job>,
+    /// Its descriptor, by which the kernel tells how it ended.
+    pub(crate) watch: Option<OwnedFd>,
+}
+
 /// The state of a recording.
 pub(crate) struct Recorder {
     pub(crate) arena: SharedArena,
@@ -61,6 +70,8 @@ pub(crate) struct Recorder {
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
     /// How often each pid has registered with a new program.
     pub(crate) programs: HashMap<u32, u64>,
+    /// Commands that have joined and have not registered, by pid.
+    pub(crate) joined: HashMap<u32, Joined>,
     /// Chunks that a lane reads.
     pub(crate) attached: HashSet<Chunk>,
     pub(crate) done: Vec<Chunk>,
@@ -102,6 +113,7 @@ impl Recorder {
             live: Vec::new(),
             by_slot: HashMap::new(),
             programs: HashMap::new(),
+            joined: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
             round: 0,
@@ -133,7 +145,6 @@ impl Recorder {
         let mut told = false;
         let mut idle = 0u32;
         loop {
-            self.arena.arena().session().beat();
             if exit.is_none() {
                 exit = child.try_wait().ok().flatten().map(Exit::from);
                 match exit {
@@ -143,13 +154,7 @@ impl Recorder {
             } else if signals.ask_for_the_end() {
                 return;
             }
-            let busy = match self.round(exit.map(|exit| (root, exit))) {
-                Ok(busy) => busy,
-                Err(error) => return self.end(Ended::Other(error.to_string())),
-            };
-            if let Some(why) = self.ended.clone().or_else(|| self.tape.sink().ended()) {
-                return self.end(why);
-            }
+            let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
             if exit.is_some() {
                 if self.is_over(recording.no_wait) {
                     return;
@@ -163,6 +168,21 @@ impl Recorder {
                 self.rest(idle);
             }
         }
+    }
+
+    /// One round; whether there was anything to do, or `None` when the tape has to end and was told to.
+    pub(crate) fn go_on(&mut self, root: Option<(u32, Exit)>) -> Option<bool> {
+        self.arena.arena().session().beat();
+        let round = self.round(root);
+        let why = match &round {
+            Ok(_) => self.ended.clone().or_else(|| self.tape.sink().ended()),
+            Err(error) => Some(Ended::Other(error.to_string())),
+        };
+        if let Some(why) = why {
+            self.end(why);
+            return None;
+        }
+        round.ok()
     }
 
     /// The pids of the processes that are being recorded.

@@ -35,6 +35,8 @@ pub struct Job {
     pub rank: u32,
     /// Ranks in all.
     pub size: Option<u32>,
+    /// Ranks on this host.
+    pub local_size: Option<u32>,
     /// What the launcher or the batch system calls the job.
     pub id: Option<String>,
     /// The host's name, where the launcher tells it.
@@ -45,19 +47,42 @@ pub struct Job {
 pub fn find(lookup: impl Fn(&str) -> Option<String>) -> Option<Job> {
     let first = |names: &[&str]| names.iter().find_map(|n| lookup(n).filter(|v| !v.is_empty()));
     let number = |names: &[&str]| first(names).and_then(|v| v.trim().parse::<u32>().ok());
-    let slurm_id = || first(&["SLURM_JOB_ID", "SLURM_JOBID"]);
-    let (launcher, rank, size, id) =
-        if let Some(rank) = number(&["OMPI_COMM_WORLD_RANK", "PMIX_RANK"]) {
-            let id = first(&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]);
-            (Launcher::OpenMpi, rank, number(&["OMPI_COMM_WORLD_SIZE"]), id)
-        } else if let Some(rank) = number(&["PMI_RANK"]) {
-            (Launcher::Hydra, rank, number(&["PMI_SIZE"]), first(&["PMI_JOBID"]))
-        } else {
-            let rank = number(&["SLURM_PROCID"])?;
-            (Launcher::Slurm, rank, number(&["SLURM_NTASKS", "SLURM_NPROCS"]), None)
-        };
-    let host = first(&["PMIX_HOSTNAME", "SLURMD_NODENAME"]);
-    Some(Job { launcher, rank, size, id: id.or_else(slurm_id), host })
+    let slurm_id = || {
+        let job = first(&["SLURM_JOB_ID", "SLURM_JOBID"])?;
+        // Several steps of one job may run at the same time.
+        let step = first(&["SLURM_STEP_ID", "SLURM_STEPID"]);
+        Some(step.map_or(job.clone(), |step| format!("{job}.{step}")))
+    };
+    let host = first(&["PMIX_HOSTNAME", "SLURMD_NODENAME", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME"]);
+    if let Some(rank) = number(&["OMPI_COMM_WORLD_RANK", "PMIX_RANK"]) {
+        return Some(Job {
+            launcher: Launcher::OpenMpi,
+            rank,
+            size: number(&["OMPI_COMM_WORLD_SIZE"]),
+            local_size: number(&["OMPI_COMM_WORLD_LOCAL_SIZE"]),
+            id: first(&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]).or_else(slurm_id),
+            host,
+        });
+    }
+    if let Some(rank) = number(&["PMI_RANK"]) {
+        return Some(Job {
+            launcher: Launcher::Hydra,
+            rank,
+            size: number(&["PMI_SIZE"]),
+            local_size: number(&["MPI_LOCALNRANKS"]),
+            // Not the batch job's: several mpirun may run in one.
+            id: first(&["PMI_JOBID"]),
+            host,
+        });
+    }
+    Some(Job {
+        launcher: Launcher::Slurm,
+        rank: number(&["SLURM_PROCID"])?,
+        size: number(&["SLURM_NTASKS", "SLURM_NPROCS"]),
+        local_size: None,
+        id: slurm_id(),
+        host,
+    })
 }
 
 #[cfg(test)]
@@ -98,11 +123,24 @@ mod tests {
             ("SLURM_PROCID", "5"),
             ("SLURM_NTASKS", "8"),
             ("SLURM_JOB_ID", "9"),
+            ("SLURM_STEP_ID", "2"),
             ("SLURMD_NODENAME", "n1"),
         ])
         .unwrap();
         assert_eq!((job.launcher, job.rank, job.size), (Launcher::Slurm, 5, Some(8)));
-        assert_eq!((job.id.as_deref(), job.host.as_deref()), (Some("9"), Some("n1")));
+        assert_eq!((job.id.as_deref(), job.host.as_deref()), (Some("9.2"), Some("n1")));
+    }
+
+    #[test]
+    fn the_batch_job_is_not_the_job_of_an_mpirun_in_it() {
+        let job = find_in(&[
+            ("PMI_RANK", "1"),
+            ("MPI_LOCALNRANKS", "2"),
+            ("SLURM_JOB_ID", "9"),
+            ("SLURM_PROCID", "0"),
+        ])
+        .unwrap();
+        assert_eq!((job.launcher, job.id, job.local_size), (Launcher::Hydra, None, Some(2)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`read`] is the only place that opens files below `/proc`; it hands their text to the parsers,
 //! which are pure: [`status`], [`stat`], [`statm`], [`maps`] and [`smaps`]. [`job`] finds a process's
-//! place in an MPI or Slurm job from its environment.
+//! place in an MPI or Slurm job from its environment, and [`launcher`] the process that started it.
 //!
 //! [`elf`] looks at the headers and symbols of executables, [`program`] follows a command to one,
 //! [`libraries`] finds what its loader would load, and [`obstacle`] says what of it can't be recorded.
@@ -17,6 +17,7 @@ pub mod elf;
 mod error;
 mod field;
 pub mod job;
+pub mod launcher;
 pub mod libraries;
 pub mod maps;
 pub mod mpi;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
 use heaptape_analyze::overview::{Member, Overview};
-use heaptape_analyze::{Call, ProcessSummary, Summary};
+use heaptape_analyze::{Call, Placement, ProcessSummary, Summary};
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
@@ -20,6 +20,7 @@ pub fn write(
     write_recording(out, file, overview)?;
     write_faults(out, overview)?;
     write_foremost(out, &overview.members)?;
+    write_jobs(out, &overview.members)?;
     write_verdicts(out, overview)?;
     write_settings(out, overview)?;
     write_uncovered(out, overview, style)?;
@@ -107,6 +108,38 @@ fn write_foremost(out: &mut impl Write, members: &[Member]) -> io::Result<()> {
     if let Some(highest) = first_of(|p| p.peak_requested) {
         let peak = Size(highest.peak_requested);
         writeln!(out, "Highest peak: {}, with {peak}.", text::process(highest))?;
+    }
+    Ok(())
+}
+
+/// Says which parallel jobs the processes belong to.
+fn write_jobs(out: &mut impl Write, members: &[Member]) -> io::Result<()> {
+    let mut jobs: Vec<(&Placement, Vec<u32>)> = Vec::new();
+    for placement in members.iter().filter_map(|m| m.process.placement.as_ref()) {
+        let is_same = |other: &Placement| {
+            (&other.job, &other.host, &other.launcher)
+                == (&placement.job, &placement.host, &placement.launcher)
+        };
+        match jobs.iter_mut().find(|(first, _)| is_same(first)) {
+            Some((_, ranks)) if ranks.contains(&placement.rank) => {}
+            Some((_, ranks)) => ranks.push(placement.rank),
+            None => jobs.push((placement, vec![placement.rank])),
+        }
+    }
+    for (job, ranks) in jobs {
+        let count = Count(ranks.len() as u64);
+        match job.size {
+            Some(size) => write!(out, "MPI: {count} of {size} ranks")?,
+            None => write!(out, "MPI: {}", text::counted(ranks.len() as u64, "rank", "ranks"))?,
+        }
+        for (before, what) in
+            [(" of job ", &job.job), (" on ", &job.host), (", started by ", &job.launcher)]
+        {
+            if !what.is_empty() {
+                write!(out, "{before}{}", text::plain(what))?;
+            }
+        }
+        writeln!(out, ".")?;
     }
     Ok(())
 }

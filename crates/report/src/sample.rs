@@ -19,6 +19,7 @@ pub(crate) fn process() -> ProcessSummary {
         started: 10,
         ended: Some(2010),
         rank: None,
+        placement: None,
         command: vec!["prog".into(), "two words".into()],
         code: None,
         signal: Some(9),

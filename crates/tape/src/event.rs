@@ -173,6 +173,21 @@ pub struct ProcessStart {
     pub command: Vec<String>,
 }
 
+/// A process's place in a parallel job.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Its rank, from 0.
+    pub rank: u32,
+    /// Ranks in all, where that is known.
+    pub size: Option<u32>,
+    /// What the launcher calls the job; empty where it has no name.
+    pub job: String,
+    /// The host as the launcher names it; empty where it does not.
+    pub host: String,
+    /// Who started the ranks: `Open MPI`, `Hydra`, `Slurm`; empty where that is not known.
+    pub launcher: String,
+}
+
 /// What is known when a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ProcessEnd {

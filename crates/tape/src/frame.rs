@@ -1,7 +1,7 @@
 //! Frames on their way to the file: from the writer's raw columns to bytes.
 
 use crate::column::{Column, Packer};
-use crate::event::{Ended, Header, ProcessEnd, ProcessStart, Uncovered};
+use crate::event::{Ended, Header, Placement, ProcessEnd, ProcessStart, Uncovered};
 use crate::family::Inheritance;
 use crate::field::FieldWriter;
 use crate::format::{FrameHead, FrameKind, opening, trailer};
@@ -26,7 +26,7 @@ pub(crate) enum Content {
     Block(Box<Pooled>),
     Notes(RawNotes),
     Keyframe(Box<RawKeyframe>),
-    Rank(u32),
+    Rank(Placement),
     End(ProcessEnd),
     Uncovered(Uncovered),
     Index(Option<Ended>),
@@ -144,8 +144,8 @@ impl Encoder {
                 keyframe.pack(packer, header)?;
                 FrameKind::Keyframe
             }
-            Content::Rank(rank) => {
-                header.number(u64::from(rank));
+            Content::Rank(placement) => {
+                write_placement(&placement, header);
                 FrameKind::Rank
             }
             Content::End(end) => {
@@ -187,6 +187,13 @@ fn write_start(start: &ProcessStart, inherited: &Inheritance, fields: &mut Field
         inherited.blocks,
         inherited.requested,
     ]);
+}
+
+fn write_placement(placement: &Placement, fields: &mut FieldWriter) {
+    fields.number(u64::from(placement.rank)).option(placement.size.map(u64::from));
+    for text in [&placement.job, &placement.host, &placement.launcher] {
+        fields.text(text.as_bytes());
+    }
 }
 
 /// A sink that encodes and writes each frame at once.

@@ -4,7 +4,7 @@
 //! of the frames themselves; both go through [`Contents::add`].
 
 use crate::column::{Column, Stream, Unpacker, directory};
-use crate::event::{Ended, Header, ProcessNumber, Uncovered};
+use crate::event::{Ended, Header, Placement, ProcessNumber, Uncovered};
 use crate::field::{FieldReader, Truncated};
 use crate::format::{
     FrameHead, FrameKind, HEAD, MAX_HEADER, OPENING, TRAILER, check_opening, index_offset,
@@ -156,7 +156,9 @@ impl Contents {
                 self.process(head.process)?.keyframes.push(located);
             }
             Some(FrameKind::Rank) => {
-                self.process(head.process)?.summary.rank = Some(fields.narrow()?);
+                let placement = read_placement(fields)?;
+                let summary = &mut self.process(head.process)?.summary;
+                (summary.rank, summary.placement) = (Some(placement.rank), Some(placement));
             }
             Some(FrameKind::End) => self.process(head.process)?.end(fields)?,
             Some(FrameKind::Uncovered) => self.uncovered.push(Uncovered {
@@ -273,6 +275,7 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
         started,
         ended: None,
         rank,
+        placement: None,
         command,
         code: None,
         signal: None,
@@ -291,6 +294,18 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
     let (notes, keyframes) = (Vec::new(), Vec::new());
     let blocks = Vec::new();
     Ok(ProcessContents { summary, base, forked_items, tally, blocks, notes, keyframes })
+}
+
+/// A tape may lack what follows the rank.
+fn read_placement(fields: &mut FieldReader<'_>) -> Result<Placement, Truncated> {
+    let mut placement = Placement { rank: fields.narrow()?, ..Placement::default() };
+    if !fields.is_empty() {
+        placement.size = fields.option()?.map(u32::try_from).transpose().map_err(|_| Truncated)?;
+        placement.job = fields.string()?;
+        placement.host = fields.string()?;
+        placement.launcher = fields.string()?;
+    }
+    Ok(placement)
 }
 
 fn read_block_header(fields: &mut FieldReader<'_>) -> Result<BlockHeader, Truncated> {

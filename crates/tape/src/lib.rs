@@ -44,8 +44,8 @@ mod writer;
 
 pub use error::Error;
 pub use event::{
-    Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
-    Uncovered, Vma,
+    Ended, Event, ForkPoint, Header, Note, Origin, Placement, ProcessEnd, ProcessNumber,
+    ProcessStart, Sample, Uncovered, Vma,
 };
 pub use events::Events;
 pub use frame::{Encoder, FrameWriter, RawFrame};

@@ -1,6 +1,6 @@
 //! What a tape says about itself without its events being read.
 
-use crate::{Ended, Header, ProcessNumber, Uncovered};
+use crate::{Ended, Header, Placement, ProcessNumber, Uncovered};
 use heaptape_wire::event::Call;
 
 /// Calls by kind.
@@ -48,6 +48,8 @@ pub struct ProcessSummary {
     pub ended: Option<u64>,
     /// The MPI rank.
     pub rank: Option<u32>,
+    /// What else is known of its place in a parallel job.
+    pub placement: Option<Placement>,
     /// The command line.
     pub command: Vec<String>,
     /// The exit code.

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::block::BLOCK_ITEMS;
 use crate::event::{
-    Ended, Event, ForkPoint, Header, Note, Origin, ProcessEnd, ProcessNumber, ProcessStart, Sample,
-    Uncovered,
+    Ended, Event, ForkPoint, Header, Note, Origin, Placement, ProcessEnd, ProcessNumber,
+    ProcessStart, Sample, Uncovered,
 };
 use crate::family::{Family, Inheritance, Pending};
 use crate::frame::{Content, RawFrame};
@@ -233,10 +233,10 @@ impl<S: BlockSink> Writer<S> {
         self.send(process.0, Content::Notes(notes))
     }
 
-    /// Names the MPI rank of a process once it is known.
-    pub fn set_rank(&mut self, process: ProcessNumber, rank: u32) -> Result<(), Error> {
+    /// Says where in a parallel job a process stands.
+    pub fn place(&mut self, process: ProcessNumber, placement: Placement) -> Result<(), Error> {
         track(&mut self.tracks, process)?;
-        self.send(process.0, Content::Rank(rank))
+        self.send(process.0, Content::Rank(placement))
     }
 
     /// Ends a process.

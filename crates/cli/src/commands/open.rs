@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use heaptape_report::text;
 use heaptape_tape::{Error, Tape};
+use rustix::fs::FlockOperation;
 
 use crate::terminal::Terminal;
+
+/// How long the end of a tape is waited for, where its recorder is none that somebody waited for.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// Opens a tape. An incomplete one is good to read, but it is said.
 pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
@@ -15,14 +20,36 @@ pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
     // Before it is opened: opening a pipe would wait for a writer.
     let regular = fs::metadata(path).map_or(true, |found| found.is_file());
     ensure!(regular, "{name} is no regular file, and a tape must be one");
-    let tape = Tape::open(path);
-    let tape = match tape {
-        // It names the file itself.
-        Err(error @ Error::Open { .. }) => return Err(anyhow!("{error}")),
-        other => other.with_context(|| name.to_string())?,
-    };
+    let mut tape = open(path)?;
+    if tape.summary().cut && is_being_written(path) {
+        // Its job may have ended just now.
+        let end = Instant::now() + ENDING;
+        while is_being_written(path) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        tape = open(path)?;
+        if tape.summary().cut && is_being_written(path) {
+            terminal.say(&format!("{name} is incomplete: it is still being recorded."));
+            return Ok(tape);
+        }
+    }
     if let Some(why) = text::incomplete(tape.summary()) {
         terminal.say(&format!("{name} is incomplete: {why}."));
     }
     Ok(tape)
+}
+
+fn open(path: &Path) -> Result<Tape> {
+    match Tape::open(path) {
+        // It names the file itself.
+        Err(error @ Error::Open { .. }) => Err(anyhow!("{error}")),
+        other => other.with_context(|| path.display().to_string()),
+    }
+}
+
+/// Whether a recorder that goes on by itself, as with `record --join`, holds the file.
+fn is_being_written(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    let shared = FlockOperation::NonBlockingLockShared;
+    rustix::fs::flock(&file, shared) == Err(rustix::io::Errno::WOULDBLOCK)
 }

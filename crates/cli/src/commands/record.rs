@@ -1,12 +1,15 @@
 //! `heaptape record`: every heap call of a program and its children, onto a tape.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heaptape_collect::{Error, Exit, Launch, Outcome, Output, Recording, Watch, record};
-use heaptape_proc::job;
+use heaptape_collect::{
+    Error, Exit, Joining, Launch, Outcome, Output, Recording, Watch, join, record,
+};
+use heaptape_proc::{job, launcher};
 use heaptape_report::size::Size;
 use heaptape_tape::Ended;
 
@@ -23,6 +26,9 @@ const NOT_FOUND: u8 = 127;
 /// Records, and ends as the command ended.
 pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
     let mut teller = Teller { quiet };
+    if args.join {
+        return run_joined(args, &mut teller);
+    }
     let recording = match recording(args) {
         Ok(recording) => recording,
         Err(error) => {
@@ -35,15 +41,58 @@ pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
             teller.outcome(&outcome);
             exit_code(outcome.exit)
         }
-        Err(error) => {
-            teller.error(&error.to_string());
-            ExitCode::from(match error {
-                Error::NotFound { .. } => NOT_FOUND,
-                Error::NotExecutable { .. } => NOT_EXECUTABLE,
-                _ => FAILED,
-            })
-        }
+        Err(error) => failure(&error, &teller),
     }
+}
+
+fn failure(error: &Error, teller: &Teller) -> ExitCode {
+    teller.error(&error.to_string());
+    ExitCode::from(match error {
+        Error::NotFound { .. } => NOT_FOUND,
+        Error::NotExecutable { .. } => NOT_EXECUTABLE,
+        _ => FAILED,
+    })
+}
+
+/// Joins the recording of the job and becomes the command. What returns is the process that recorded,
+/// or a failure.
+fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
+    let joining = match joining(args) {
+        Ok(joining) => joining,
+        Err(error) => {
+            teller.error(&format!("{error:#}"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    match join(&joining, teller) {
+        Ok(outcome) => {
+            outcome.iter().for_each(|outcome| teller.outcome(outcome));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failure(&error, teller),
+    }
+}
+
+fn joining(args: args::Record) -> Result<Joining> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let Some(job) = launcher::job_name(std::process::id(), lookup) else {
+        bail!(
+            "--join needs to know which job this is, and no MPI launcher has said so; name it with {}=NAME in the environment",
+            launcher::JOB_VARIABLE
+        );
+    };
+    Ok(Joining {
+        launch: launch(args.command, args.no_aslr, args.python_malloc)?,
+        directory: args.output.unwrap_or_else(|| ".".into()),
+        job,
+        local_size: job::find(lookup).and_then(|job| job.local_size),
+        no_wait: args.no_wait,
+        max_size: args.max_size,
+    })
+}
+
+fn launch(command: Vec<OsString>, no_aslr: bool, python_malloc: bool) -> Result<Launch> {
+    Ok(Launch { command, library: library::path()?, no_aslr, python_malloc })
 }
 
 fn recording(args: args::Record) -> Result<Recording> {
@@ -56,12 +105,7 @@ fn recording(args: args::Record) -> Result<Recording> {
         }
     };
     Ok(Recording {
-        launch: Launch {
-            command: args.command,
-            library: library::path()?,
-            no_aslr: args.no_aslr,
-            python_malloc: args.python_malloc,
-        },
+        launch: launch(args.command, args.no_aslr, args.python_malloc)?,
         output,
         no_wait: args.no_wait,
         max_size: args.max_size,

@@ -31,6 +31,22 @@ pub(crate) fn static_program(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-static"], &sources().join(format!("{name}.c")))
 }
 
+/// The program of this name, in C or Fortran, built by a compiler of an MPI: `openmpi` or `mpich`, as
+/// Debian names them. `None` where it is not installed.
+pub(crate) fn mpi_program(name: &str, mpi: &str) -> Option<PathBuf> {
+    let fortran = sources().join(format!("{name}.f90"));
+    let has = |compiler: &str| Command::new(compiler).arg("--version").output().is_ok();
+    let target = format!("{name}.{mpi}");
+    if fortran.exists() {
+        let compiler = format!("mpif90.{mpi}");
+        // FLAGS are for C.
+        return has(&compiler).then(|| built_with(&target, &compiler, &["-g"], &fortran));
+    }
+    let compiler = format!("mpicc.{mpi}");
+    let source = sources().join(format!("{name}.c"));
+    has(&compiler).then(|| built(&target, &compiler, &["-std=gnu17"], &source))
+}
+
 // The calls must stay calls: no removed pairs, no jump in place of a call (it would change the caller).
 const FLAGS: [&str; 9] = [
     "-O1",
@@ -46,7 +62,11 @@ const FLAGS: [&str; 9] = [
 
 /// The program keeps its name; what it is compiled with names its folder.
 fn built(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
-    let with = [&[compiler], flags, &FLAGS].concat().join(" ");
+    built_with(name, compiler, &[flags, &FLAGS].concat(), source)
+}
+
+fn built_with(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
+    let with = [&[compiler], flags].concat().join(" ");
     let key = format!("programs/{:08x}", crc32fast::hash(with.as_bytes()));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(key);
     fs::create_dir_all(&folder).expect("the folder of compiled programs");
@@ -59,7 +79,6 @@ fn built(name: &str, compiler: &str, flags: &[&str], source: &Path) -> PathBuf {
         let fresh = folder.join(format!("{name}.new"));
         let output = Command::new(compiler)
             .args(flags)
-            .args(FLAGS)
             .arg(source)
             .arg("-o")
             .arg(&fresh)

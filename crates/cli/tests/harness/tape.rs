@@ -3,8 +3,10 @@
 use super::heaptape;
 use super::running::{Outcome, run};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// The kinds of calls in the order of their codes; 0 is not a call but a count.
@@ -40,6 +42,15 @@ pub(crate) fn info(tape: &Path) -> Value {
 /// What `info --json` does, whatever it is.
 pub(crate) fn info_outcome(tape: &Path) -> Outcome {
     run(heaptape(["info", "--json"]).arg(tape))
+}
+
+/// The tapes in a directory, in order of their names; nothing else may be there.
+pub(crate) fn all_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.sort();
+    assert!(found.iter().all(|path| path.extension() == Some(OsStr::new("tape"))), "{found:?}");
+    found
 }
 
 /// An integer of the JSON, by its path.

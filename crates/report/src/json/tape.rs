@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use heaptape_analyze::overview::{Member, Overview};
-use heaptape_analyze::{ProcessSummary, Verdict};
+use heaptape_analyze::{Placement, ProcessSummary, Verdict};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -47,6 +47,7 @@ struct ProcessPart<'a> {
     parent_number: Option<u32>,
     forked_at: Option<u64>,
     rank: Option<u32>,
+    mpi: Option<MpiPart<'a>>,
     command: &'a [String],
     started_ms: u64,
     ended_ms: Option<u64>,
@@ -63,6 +64,14 @@ struct ProcessPart<'a> {
     end: EndPart,
     settings: &'a BTreeMap<String, String>,
     verified: Option<VerdictPart>,
+}
+
+#[derive(Serialize)]
+struct MpiPart<'a> {
+    size: Option<u32>,
+    job: Option<&'a str>,
+    host: Option<&'a str>,
+    launcher: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -149,6 +158,7 @@ fn process(member: &Member) -> ProcessPart<'_> {
         parent_number: p.parent.map(|n| n.0),
         forked_at: p.forked_at,
         rank: p.rank,
+        mpi: p.placement.as_ref().map(mpi),
         command: &p.command,
         started_ms: p.started,
         ended_ms: p.ended,
@@ -165,6 +175,18 @@ fn process(member: &Member) -> ProcessPart<'_> {
         end: EndPart { requested: p.end_requested, blocks: p.end_blocks },
         settings: &member.settings,
         verified: member.verdict.as_ref().map(verified),
+    }
+}
+
+fn mpi(placement: &Placement) -> MpiPart<'_> {
+    fn known(text: &str) -> Option<&str> {
+        Some(text).filter(|text| !text.is_empty())
+    }
+    MpiPart {
+        size: placement.size,
+        job: known(&placement.job),
+        host: known(&placement.host),
+        launcher: known(&placement.launcher),
     }
 }
 
@@ -190,6 +212,18 @@ mod tests {
         assert_eq!(
             (&one["pid"], &one["parent"], &one["rank"]),
             (&json!(78), &json!(77), &json!(null))
+        );
+        assert_eq!(one["mpi"], json!(null));
+        let placement = Placement {
+            rank: 3,
+            size: Some(4),
+            job: "77".into(),
+            host: String::new(),
+            launcher: "Open MPI".into(),
+        };
+        assert_eq!(
+            serde_json::to_value(mpi(&placement)).unwrap(),
+            json!({"size": 4, "job": "77", "host": null, "launcher": "Open MPI"})
         );
         assert_eq!(one["exit"], json!({"code": null, "signal": 9}));
         assert_eq!(one["peak"], json!({"requested": 978_531_123, "at": 1000}));

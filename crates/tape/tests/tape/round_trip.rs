@@ -48,6 +48,31 @@ fn compare(steps: &[Step], keyframes: u64) {
     }
 }
 
+#[test]
+fn the_place_in_a_parallel_job_comes_back() {
+    let mut writer =
+        Writer::new(FrameWriter::new(Vec::new()).unwrap(), &Header::default()).unwrap();
+    let rank = Placement {
+        rank: 3,
+        size: Some(4),
+        job: "77.1".into(),
+        host: "node7".into(),
+        launcher: "Open MPI".into(),
+    };
+    let places = [rank.clone(), Placement { rank: 0, ..Placement::default() }];
+    for place in &places {
+        let origin = Origin::Exec;
+        let (pid, parent, command) = (7, None, Vec::new());
+        let start = ProcessStart { pid, parent, origin, time: 0, rank: Some(place.rank), command };
+        let process = writer.start_process(&start).unwrap();
+        writer.place(process, place.clone()).unwrap();
+    }
+    let tape = Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap();
+    let read: Vec<_> = tape.summary().processes.iter().map(|p| p.placement.clone()).collect();
+    assert_eq!(read, places.map(Some));
+    assert_eq!(tape.summary().processes[0].rank, Some(3));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 

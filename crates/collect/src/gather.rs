@@ -1,0 +1,319 @@
+//! The recording of a job whose commands come by themselves: lets them join, and ends when the last
+//! of them has ended.
+//!
+//! Of each command it holds a copy of the standard error until that command has ended, and the last
+//! one's until the tape is whole: a launcher returns when those are closed, and so the tape is there
+//! when it does.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use heaptape_proc::launcher;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::FlockOperation;
+
+use crate::Error;
+use crate::exit;
+use crate::meeting::{self, Heard, Line, Reply};
+use crate::output::OpenOutput;
+use crate::record::{self, Outcome, Recording};
+use crate::recorder::{Joined, Recorder};
+
+/// How long the first command may take to join.
+const FIRST: Duration = Duration::from_secs(10);
+/// How long, after all commands have ended, others that the launcher announced are waited for.
+const OTHERS: Duration = Duration::from_secs(2);
+/// The same where a launcher does not say how many there are.
+const PERHAPS: Duration = Duration::from_secs(1);
+/// How long, after all commands have ended, their launcher is held for processes that they left.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+/// How long wrappers are told why there is no recording.
+const REFUSALS: Duration = Duration::from_millis(500);
+/// A round of waiting.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// Whom a recording may wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Commands on this host, where that is known.
+    pub(crate) commands: Option<u32>,
+    /// The process that starts them.
+    pub(crate) launcher: Option<u32>,
+}
+
+/// A command that has joined.
+struct Member {
+    pid: u32,
+    watch: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+}
+
+/// A wrapper that was accepted.
+struct Caller {
+    line: Line,
+    pid: u32,
+    has_joined: bool,
+}
+
+/// The commands of a job as they come and go.
+struct Gathering {
+    /// `None` when nobody is let in any more.
+    listener: Option<OwnedFd>,
+    callers: Vec<Caller>,
+    members: Vec<Member>,
+    /// Commands that have joined and begun.
+    joined: u32,
+    /// Whether anybody ever asked to join.
+    was_called: bool,
+    expected: Expected,
+    /// Readable once the launcher is gone.
+    launcher: Option<OwnedFd>,
+    /// When the last command ended, or the recording began.
+    alone_since: Instant,
+    /// The standard error of the command that ended last.
+    held: Option<OwnedFd>,
+}
+
+/// What a wrapper changed.
+enum Change {
+    Joined(u32, Vec<String>),
+    Failed(u32),
+}
+
+/// Records a job; `None` when nobody joined.
+pub(crate) fn collect(
+    recording: &Recording,
+    listener: OwnedFd,
+    expected: Expected,
+) -> Option<Outcome> {
+    let mut gathering = Gathering::new(listener, expected);
+    let (output, mut recorder) = match begin(recording) {
+        Ok(begun) => begun,
+        Err(error) => {
+            gathering.refuse(&error.to_string());
+            return None;
+        }
+    };
+    let whole = gathering.run(&mut recorder, recording.no_wait);
+    if gathering.joined == 0 {
+        output.discard();
+        return None;
+    }
+    let outcome = recorder.finish(output.path().to_owned());
+    drop(output);
+    if !whole {
+        gathering.see_off("the tape of its job has ended already");
+    }
+    gathering.speak();
+    Some(outcome)
+}
+
+fn begin(recording: &Recording) -> Result<(OpenOutput, Recorder), Error> {
+    record::keep_memory();
+    let mut output = recording.output.open()?;
+    let _ = crate::limits::Limits::lift();
+    let begun = output
+        .settle(std::process::id())
+        .map_err(|source| Error::Output { path: output.path().to_owned(), source })
+        .and_then(|()| record::open(recording, &output));
+    match begun {
+        Ok(recorder) => {
+            // Who reads the tape sees by this that it is about to be ended.
+            let _ = rustix::fs::flock(&output.file, FlockOperation::NonBlockingLockExclusive);
+            Ok((output, recorder))
+        }
+        Err(error) => {
+            output.discard();
+            Err(error)
+        }
+    }
+}
+
+impl Gathering {
+    fn new(listener: OwnedFd, expected: Expected) -> Gathering {
+        Gathering {
+            listener: Some(listener),
+            callers: Vec::new(),
+            members: Vec::new(),
+            joined: 0,
+            was_called: false,
+            expected,
+            launcher: expected.launcher.and_then(exit::watch),
+            alone_since: Instant::now(),
+            held: None,
+        }
+    }
+
+    /// Goes on until the job has ended; false when the tape had to end before.
+    fn run(&mut self, recorder: &mut Recorder, no_wait: bool) -> bool {
+        let mut idle = 0;
+        loop {
+            let reply = Reply::Session(recorder.arena.session_path().to_owned());
+            for change in self.listen() {
+                match change {
+                    Change::Joined(pid, command) => {
+                        recorder.intents.expect(pid, command);
+                        let (job, watch) = (launcher::job_of(pid), exit::watch(pid));
+                        recorder.joined.insert(pid, Joined { job, watch });
+                        self.answer(pid, &reply);
+                    }
+                    Change::Failed(pid) => {
+                        recorder.intents.forget(pid);
+                        recorder.joined.remove(&pid);
+                    }
+                }
+            }
+            self.let_go();
+            let Some(busy) = recorder.go_on(None) else { return false };
+            if self.is_over()
+                && (self.joined == 0 || recorder.is_over(no_wait))
+                && !self.is_called()
+            {
+                return true;
+            }
+            idle = if busy { 0 } else { idle + 1 };
+            if !busy {
+                recorder.rest(idle);
+            }
+        }
+    }
+}
+
+impl Gathering {
+    /// Takes in who calls and what they say; the commands that have just asked to join are still to be
+    /// answered.
+    fn listen(&mut self) -> Vec<Change> {
+        self.accept();
+        let mut changes = Vec::new();
+        let mut callers = Vec::new();
+        for caller in std::mem::take(&mut self.callers) {
+            match caller.line.hear() {
+                Heard::Nothing => callers.push(caller),
+                Heard::Joins(command, stderr) => {
+                    let pid = caller.pid;
+                    self.members.push(Member { pid, watch: exit::watch(pid), stderr });
+                    self.joined += 1;
+                    self.was_called = true;
+                    self.held = None;
+                    changes.push(Change::Joined(pid, command));
+                    callers.push(Caller { has_joined: true, ..caller });
+                }
+                Heard::Failed if caller.has_joined => {
+                    self.members.retain(|member| member.pid != caller.pid);
+                    self.joined -= 1;
+                    self.alone_since = Instant::now();
+                    changes.push(Change::Failed(caller.pid));
+                }
+                Heard::Failed | Heard::Left => {}
+            }
+        }
+        self.callers = callers;
+        changes
+    }
+
+    fn accept(&mut self) {
+        while let Some(line) = self.listener.as_ref().and_then(meeting::accept) {
+            // One of another user has nothing to look for here.
+            if let Some(pid) = line.peer() {
+                self.callers.push(Caller { line, pid, has_joined: false });
+            }
+        }
+    }
+
+    fn answer(&self, pid: u32, reply: &Reply) {
+        self.callers
+            .iter()
+            .filter(|caller| caller.pid == pid)
+            .for_each(|caller| caller.line.tell(reply));
+    }
+
+    /// Forgets the commands that have ended.
+    fn let_go(&mut self) {
+        let (ended, running): (Vec<_>, Vec<_>) = std::mem::take(&mut self.members)
+            .into_iter()
+            .partition(|member| has_ended(&member.watch));
+        self.members = running;
+        if let Some(last) = ended.into_iter().last()
+            && self.members.is_empty()
+        {
+            self.held = last.stderr;
+            self.alone_since = Instant::now();
+        }
+        if self.is_over() && self.alone_since.elapsed() > self.patience() + LEFTOVERS {
+            self.held = None;
+        }
+    }
+
+    /// Whether all commands have ended and no more are to come.
+    fn is_over(&self) -> bool {
+        let alone = self.alone_since.elapsed();
+        let is_alone =
+            self.members.is_empty() && self.callers.iter().all(|caller| caller.has_joined);
+        is_alone
+            && (alone >= self.patience()
+                || (self.was_called && self.launcher.is_some() && has_ended(&self.launcher)))
+    }
+
+    /// How long others are waited for.
+    fn patience(&self) -> Duration {
+        match (self.expected.commands, self.expected.launcher) {
+            _ if !self.was_called => FIRST,
+            (Some(all), _) if self.joined >= all => Duration::ZERO,
+            (Some(_), _) => OTHERS,
+            (None, Some(_)) => PERHAPS,
+            (None, None) => Duration::ZERO,
+        }
+    }
+
+    /// The last moment before nobody is let in any more: whether somebody has come.
+    fn is_called(&mut self) -> bool {
+        self.accept();
+        let is_called = self.callers.iter().any(|caller| !caller.has_joined);
+        if !is_called {
+            self.listener = None;
+        }
+        is_called
+    }
+
+    /// Tells those who come why there is no recording.
+    fn refuse(&mut self, why: &str) {
+        let mut last = Instant::now();
+        while last.elapsed() < REFUSALS {
+            for change in self.listen() {
+                if let Change::Joined(pid, _) = change {
+                    self.answer(pid, &Reply::Refused(why.to_owned()));
+                    last = Instant::now();
+                }
+            }
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// Lets the others of the job begin unrecorded, until all have ended.
+    fn see_off(&mut self, why: &str) {
+        while !self.is_over() || self.is_called() {
+            for change in self.listen() {
+                if let Change::Joined(pid, _) = change {
+                    self.answer(pid, &Reply::Over(why.to_owned()));
+                }
+            }
+            self.let_go();
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// From here on our standard error is that of the last command.
+    fn speak(&mut self) {
+        if let Some(stderr) = self.held.take() {
+            let _ = rustix::stdio::dup2_stderr(stderr);
+        }
+    }
+}
+
+/// Whether the process behind a descriptor has ended; without one it had before.
+fn has_ended(watch: &Option<OwnedFd>) -> bool {
+    let Some(fd) = watch else { return true };
+    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
+}

@@ -26,9 +26,9 @@ impl Recorder {
 
     pub(crate) fn admit(&mut self, arrivals: &[(u16, u32, Registration)]) -> Result<bool, Error> {
         let mut any = false;
-        let mut later: Vec<u32> = Vec::new();
+        self.coming.clear();
         for &(slot, generation, registration) in arrivals {
-            if later.contains(&registration.pid) {
+            if self.coming.contains(&registration.pid) {
                 // The same process as another program: first comes first.
                 continue;
             }
@@ -38,7 +38,7 @@ impl Recorder {
             };
             any |= admitted;
             if !admitted {
-                later.push(registration.pid);
+                self.coming.push(registration.pid);
             }
         }
         Ok(any)

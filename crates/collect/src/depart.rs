@@ -116,15 +116,25 @@ impl Recorder {
         let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
+            &self.coming,
             |pid| count(programs, pid),
             |missed| found.push(missed),
         );
-        for Missed { uncovered, is_replaced } in found {
-            self.name_uncovered(&uncovered)?;
+        for missed in found {
+            let gone = match missed {
+                Missed::Replaced(uncovered) => {
+                    self.name_uncovered(&uncovered)?;
+                    continue;
+                }
+                Missed::Gone(uncovered) => {
+                    self.name_uncovered(&uncovered)?;
+                    uncovered.pid
+                }
+                Missed::Overdue(pid) => pid,
+            };
             // Its row before the exec, if it had one, ends here.
-            let before =
-                self.live.iter().copied().find(|&i| self.processes[i].start.pid == uncovered.pid);
-            if let Some(place) = before.filter(|_| !is_replaced) {
+            let before = self.live.iter().copied().find(|&i| self.processes[i].start.pid == gone);
+            if let Some(place) = before {
                 self.finish_process(place)?;
             }
         }
@@ -158,6 +168,14 @@ impl Recorder {
         found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
     }
 
+    /// At the end: names those that live and were never recorded.
+    pub(crate) fn name_overdue(&mut self) -> Result<(), Error> {
+        let mut overdue = self.intents.overdue();
+        let is_registered = |pid| self.processes.iter().any(|process| process.start.pid == pid);
+        overdue.extend(self.strays.rest(is_registered));
+        overdue.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
+    }
+
     pub(crate) fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
         self.uncovered += 1;
         self.tape.uncovered(uncovered)
@@ -169,9 +187,9 @@ pub(crate) fn count(programs: &HashMap<u32, u64>, pid: u32) -> u64 {
     programs.get(&pid).copied().unwrap_or(0)
 }
 
-/// Whether a process has ended: its descriptor is readable, or there never was one.
-fn is_gone(process: &Process) -> bool {
-    let Some(fd) = &process.watch else { return true };
+/// Whether a process has ended: its descriptor is readable, or it was gone before we could have one.
+pub(crate) fn is_gone(process: &Process) -> bool {
+    let Some(fd) = &process.watch else { return exit::is_gone(process.start.pid) };
     let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)

@@ -33,10 +33,20 @@ impl From<std::process::ExitStatus> for Exit {
     }
 }
 
-/// A descriptor that becomes readable when the process ends; `None` when it has ended already.
+/// A descriptor that becomes readable when the process ends; `None` when it has ended already, or we may
+/// have no more descriptors.
 pub(crate) fn watch(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Whether a process has ended. What can't be read for want of descriptors or memory is not gone.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    match heaptape_proc::read::stat(pid) {
+        Ok(stat) => stat.state == 'Z',
+        Err(heaptape_proc::Error::NoProcess { .. }) => true,
+        Err(_) => false,
+    }
 }
 
 /// `struct pidfd_info` of <linux/pidfd.h>, its first version.

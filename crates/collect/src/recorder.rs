@@ -70,6 +70,8 @@ pub(crate) struct Recorder {
     pub(crate) by_slot: HashMap<(u16, u32), usize>,
     /// How often each pid has registered with a new program.
     pub(crate) programs: HashMap<u32, u64>,
+    /// Processes that have registered and could not be admitted in this round.
+    pub(crate) coming: Vec<u32>,
     /// Commands that have joined and have not registered, by pid.
     pub(crate) joined: HashMap<u32, Joined>,
     /// Chunks that a lane reads.
@@ -113,6 +115,7 @@ impl Recorder {
             live: Vec::new(),
             by_slot: HashMap::new(),
             programs: HashMap::new(),
+            coming: Vec::new(),
             joined: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
@@ -377,7 +380,7 @@ impl Recorder {
             }
         }
         self.arena.arena().session().end();
-        if let Err(error) = self.finish_gaps() {
+        if let Err(error) = self.name_overdue().and_then(|()| self.finish_gaps()) {
             self.ended.get_or_insert(Ended::Other(error.to_string()));
         }
         if self.detached > 0 {

@@ -77,9 +77,7 @@ pub fn claim_from(owners: &[AtomicU64], owner: Owner, start: usize) -> Option<us
 
 fn take(word: &AtomicU64, owner: Owner) -> bool {
     word.load(Ordering::Relaxed) == FREE
-        && word
-            .compare_exchange(FREE, owner.to_word(), Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        && word.compare_exchange(FREE, owner.to_word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// The header of a chunk. Only the owner writes it while it owns the chunk.

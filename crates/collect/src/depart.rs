@@ -30,13 +30,8 @@ impl Recorder {
             self.look_twice();
         }
         for place in gone {
+            let exit = self.exit_of(place, root);
             let process = &mut self.processes[place];
-            let exit = match root {
-                Some((pid, exit)) if pid == process.start.pid => Some(exit),
-                _ => exit::status(process.start.pid, process.watch.as_ref()).or_else(|| {
-                    self.statuses.remove(&process.start.pid).map(Exit::from_wait_status)
-                }),
-            };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
             if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
                 // Dead and drained at the end; the kernel tells its status when it is reaped.
@@ -47,6 +42,34 @@ impl Recorder {
             any = true;
         }
         Ok(any)
+    }
+
+    /// How a process that is gone has ended, as far as that is known by now.
+    fn exit_of(&mut self, place: usize, root: Option<(u32, Exit)>) -> Option<Exit> {
+        let process = &self.processes[place];
+        // Taken in any case: another process may get the number.
+        let told = self.statuses.remove(&process.start.pid).map(Exit::from_wait_status);
+        match root {
+            Some((pid, exit)) if pid == process.start.pid => Some(exit),
+            _ => exit::status(process.start.pid, process.watch.as_ref()).or(told),
+        }
+    }
+
+    /// At the end of the recording: ends the rows that are open. True when a process goes on.
+    pub(crate) fn finish_all(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
+        let mut goes_on = self.has_newcomers();
+        for place in self.live.clone() {
+            if is_gone(&self.processes[place]) {
+                let exit = self.exit_of(place, root);
+                let process = &mut self.processes[place];
+                process.gone.get_or_insert_with(Instant::now);
+                process.exit = exit.unwrap_or_default();
+            } else {
+                goes_on = true;
+            }
+            self.finish_process(place)?;
+        }
+        Ok(goes_on)
     }
 
     pub(crate) fn finish_process(&mut self, place: usize) -> Result<(), Error> {

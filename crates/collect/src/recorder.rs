@@ -43,6 +43,8 @@ const FORK_GRACE: Duration = Duration::from_secs(5);
 const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// How long threads may wait for chunks while none is given back and none can be made.
 const STUCK: Duration = Duration::from_secs(2);
+/// Why a tape ends before its job, when nothing is wrong: `--no-wait`, or a signal that asked for it.
+const WENT_ON: &str = "processes-went-on";
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
@@ -87,6 +89,8 @@ pub(crate) struct Recorder {
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
+    /// The command itself, once it has ended.
+    pub(crate) root: Option<(u32, Exit)>,
     pub(crate) sampling: Sampling,
     /// When a chunk was last given, or nobody waited for one.
     pub(crate) supplied: Instant,
@@ -127,6 +131,7 @@ impl Recorder {
             turned_away: 0,
             detached: 0,
             ended: None,
+            root: None,
             sampling: Sampling::new(now),
             supplied: now,
             next_threads: now + THREADS_EVERY,
@@ -175,6 +180,7 @@ impl Recorder {
 
     /// One round; whether there was anything to do, or `None` when the tape has to end and was told to.
     pub(crate) fn go_on(&mut self, root: Option<(u32, Exit)>) -> Option<bool> {
+        self.root = root;
         self.arena.arena().session().beat();
         let round = self.round(root);
         let why = match &round {
@@ -194,9 +200,15 @@ impl Recorder {
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        let is_quiet = self.live.is_empty() && !self.intents.is_any_open(self.arena.arena());
+        no_wait || (self.live.is_empty() && !self.has_newcomers())
+    }
+
+    /// Whether somebody may still be on the way to register.
+    pub(crate) fn has_newcomers(&self) -> bool {
         let expects_child = || self.processes.iter().any(|p| p.has_fork_since(CHILD_GRACE));
-        no_wait || (is_quiet && self.arrivals().is_empty() && !expects_child())
+        self.intents.is_any_open(self.arena.arena())
+            || !self.arrivals().is_empty()
+            || expects_child()
     }
 
     /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
@@ -374,10 +386,11 @@ impl Recorder {
 
     /// Ends the tape.
     pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
-        for place in self.live.clone() {
-            if let Err(error) = self.finish_process(place) {
-                self.ended.get_or_insert(Ended::Other(error.to_string()));
-            }
+        let root = self.root;
+        match self.finish_all(root) {
+            Ok(false) => {}
+            Ok(true) => drop(self.ended.get_or_insert(Ended::Other(WENT_ON.into()))),
+            Err(error) => drop(self.ended.get_or_insert(Ended::Other(error.to_string()))),
         }
         self.arena.arena().session().end();
         if let Err(error) = self.name_overdue().and_then(|()| self.finish_gaps()) {

@@ -3,7 +3,7 @@
 //! `cargo +nightly fuzz run read_tape -- -max_len=65536`; tests/tapes is a corpus to begin with.
 #![no_main]
 
-use heaptape_tape::{Tape, verify};
+use heaptape_tape::{Tape, verify, verify_file};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/tape/tests/tape/reseal.rs"]
@@ -11,6 +11,7 @@ mod reseal;
 
 fn read(bytes: Vec<u8>) {
     let Ok(tape) = Tape::from_bytes(bytes) else { return };
+    let _ = verify_file(&tape);
     for process in &tape.summary().processes {
         let number = process.number;
         for from in [0, process.events / 2] {

@@ -31,6 +31,9 @@ pub struct Row {
     pub birth: Option<u64>,
     /// Allocations of the process since that block's own.
     pub age: Option<u64>,
+    /// For a realloc, whether its block's address was given up before this event, as another thread's
+    /// call had to come between; the block itself counted until here.
+    pub early: bool,
     /// What the call did.
     pub effect: Effect,
     /// The return address; 0 when unknown.
@@ -74,6 +77,7 @@ impl Row {
             old_size: block.map(|b| b.size),
             birth: block.and_then(|b| b.birth),
             age: block.map(|b| b.age),
+            early: resolved.early,
             effect: Effect::of(resolved),
             caller: event.caller,
             place: modules.find(event.caller, resolved.index),

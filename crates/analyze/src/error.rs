@@ -20,6 +20,9 @@ pub enum Error {
     /// A text is no moment.
     #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
     MomentText(String),
+    /// There is nothing to choose from.
+    #[error("There is no process on this tape.")]
+    NoProcesses,
     /// The choice means no process of this tape.
     #[error("There is no process {choice} on this tape; it has {there}.")]
     NoProcess {

@@ -33,6 +33,8 @@ pub struct Sum {
     pub usable: u64,
     /// The requested bytes of the largest.
     pub largest: u64,
+    /// How many of them are in a realloc under way that has given their address up.
+    pub released: u64,
 }
 
 impl Sum {
@@ -48,6 +50,7 @@ impl Sum {
         self.requested = self.requested.saturating_add(block.size);
         self.usable = self.usable.saturating_add(block.size.saturating_add(block.slack));
         self.largest = self.largest.max(block.size);
+        self.released += u64::from(block.released);
     }
 
     fn join(&mut self, other: &Sum) {
@@ -55,6 +58,7 @@ impl Sum {
         self.requested = self.requested.saturating_add(other.requested);
         self.usable = self.usable.saturating_add(other.usable);
         self.largest = self.largest.max(other.largest);
+        self.released += other.released;
     }
 }
 
@@ -156,6 +160,7 @@ mod tests {
             thread: 0,
             caller,
             time: 0,
+            released: false,
         }
     }
 

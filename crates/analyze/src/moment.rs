@@ -1,6 +1,6 @@
 //! How many events a process had made at a chosen moment.
 
-use heaptape_tape::{ProcessSummary, Tape};
+use heaptape_tape::{Columns, Item, ProcessSummary, Tape};
 
 use crate::Error;
 use crate::choice::Moment;
@@ -16,6 +16,20 @@ pub fn events_made(tape: &Tape, process: &ProcessSummary, moment: Moment) -> Res
             Ok(tape.index_at(process.number, millis)?.map_or(0, |last| last + 1))
         }
     }
+}
+
+/// When a process ended, or its last event if that is later or its end is not known; milliseconds since
+/// the recording began.
+pub fn last_time(tape: &Tape, process: &ProcessSummary) -> Result<u64, Error> {
+    let mut last = process.ended.unwrap_or(process.started);
+    let columns = Columns { time: true, ..Columns::REPLAY };
+    let range = process.events.saturating_sub(1)..process.events;
+    for item in tape.events_with(process.number, range, columns)? {
+        if let Item::Event(event) = item? {
+            last = last.max(event.event.time);
+        }
+    }
+    Ok(last)
 }
 
 /// A forked process whose sum never rose above what it inherited was at its peak as it began.

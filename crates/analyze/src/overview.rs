@@ -40,9 +40,12 @@ pub struct Member {
 }
 
 impl Overview {
-    /// Reads the index and the first notes of each chosen process; with `verify` all its events, notes and
-    /// samples.
+    /// Reads the index and the first notes of each chosen process; with `verify` every byte of the file,
+    /// and all events, notes and samples of the chosen processes.
     pub fn of(tape: &Tape, choice: ProcessChoice, verify: bool) -> Result<Overview, Error> {
+        if verify {
+            heaptape_tape::verify_file(tape)?;
+        }
         let summary = tape.summary().clone();
         let members = processes::all(&summary, choice)?
             .into_iter()

@@ -38,16 +38,17 @@ fn means(choice: ProcessChoice, process: &ProcessSummary) -> bool {
 }
 
 fn none(summary: &Summary, choice: ProcessChoice) -> Error {
+    if summary.processes.is_empty() {
+        return Error::NoProcesses;
+    }
     let mut there: Vec<String> = summary
         .processes
         .iter()
         .take(NAMED)
         .map(|p| format!("{} (#{})", p.pid, p.number))
         .collect();
-    match summary.processes.len() {
-        0 => there.push("none".to_owned()),
-        n if n > NAMED => there.push(format!("{} more", n - NAMED)),
-        _ => {}
+    if let Some(more @ 1..) = summary.processes.len().checked_sub(NAMED) {
+        there.push(format!("{more} more"));
     }
     Error::NoProcess { choice: choice.to_string(), there: there.join(", ") }
 }
@@ -82,7 +83,9 @@ mod tests {
         assert_eq!(error.to_string(), "There is no process 5 on this tape; it has 77 (#0).");
         let empty = summary(Vec::new());
         assert!(all(&empty, ProcessChoice::All).unwrap().is_empty());
-        let error = one(&empty, None).unwrap_err();
-        assert_eq!(error.to_string(), "There is no process at all on this tape; it has none.");
+        for choice in [None, Some(ProcessChoice::Pid(5))] {
+            let error = one(&empty, choice).unwrap_err();
+            assert_eq!(error.to_string(), "There is no process on this tape.");
+        }
     }
 }

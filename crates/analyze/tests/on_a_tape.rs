@@ -169,6 +169,22 @@ fn what_a_check_has_passed_can_be_read() {
 }
 
 #[test]
+fn a_file_with_a_flipped_bit_is_not_said_to_be_sound() {
+    let whole = bytes();
+    let is_sound = |bytes: Vec<u8>| {
+        let Ok(tape) = Tape::from_bytes(bytes) else { return false };
+        let checked = Overview::of(&tape, ProcessChoice::All, true);
+        checked.is_ok_and(|overview| overview.summary.complete && overview.faults() == Some(0))
+    };
+    assert!(is_sound(whole.clone()));
+    for bit in 0..whole.len() * 8 {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(!is_sound(damaged), "bit {} of byte {}", bit % 8, bit / 8);
+    }
+}
+
+#[test]
 fn a_histogram_of_a_part_begins_with_what_lived() {
     let tape = tape();
     let mut histogram = Histogram::new();

@@ -2,6 +2,7 @@
 //! made as well. Nothing is read or run here.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -39,8 +40,31 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line; what is wrong with it, or the help, ends the process.
     pub(crate) fn read() -> Cli {
-        Cli::try_parse().unwrap_or_else(|error| without_a_wrong_tip(error).exit())
+        let words = without_help_of_help(std::env::args_os().collect());
+        Cli::try_parse_from(words).unwrap_or_else(|error| leave(&without_a_wrong_tip(error)))
     }
+}
+
+/// `help --help` asks for the help as `help` does.
+fn without_help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
+}
+
+/// Prints what is wrong, or the help, and ends the process.
+fn leave(error: &clap::Error) -> ! {
+    let written = error.print().and_then(|()| io::stdout().flush());
+    let failed = written.err().filter(|why| why.kind() != io::ErrorKind::BrokenPipe);
+    let status = match failed {
+        Some(why) if !error.use_stderr() => {
+            let _ = writeln!(io::stderr(), "heaptape: cannot write to stdout: {why}");
+            1
+        }
+        _ => error.exit_code(),
+    };
+    std::process::exit(status)
 }
 
 /// No option is a digit: who writes `-5` or `-5..` means a number or a range, and would be told to
@@ -109,7 +133,7 @@ pub(crate) struct Record {
     /// Put all commands of one job on this host onto one tape, DIR/JOB.HOST.tape: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB
     #[arg(long)]
     pub(crate) join: bool,
-    /// End the recording (not the command) when the tape has this size
+    /// End the recording (not the command) when the tape has this size: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub(crate) max_size: Option<u64>,
     /// The program and its arguments
@@ -158,22 +182,22 @@ pub(crate) struct Events {
     /// Which process: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
     #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
-    /// Only these calls, such as malloc,free: malloc, calloc, realloc, reallocarray, free (cfree and free_sized too), memalign, posix_memalign, aligned_alloc, valloc, pvalloc, new (new[] too), delete (delete[] too)
+    /// Only these calls, such as malloc,free: malloc, calloc, realloc, reallocarray, free (cfree, free_sized and free_aligned_sized too), memalign, posix_memalign, aligned_alloc, valloc, pvalloc, new (new[] too), delete (delete[] too)
     #[arg(long, value_name = "CALLS", value_delimiter = ',', value_parser = call)]
     pub(crate) call: Vec<Call>,
-    /// Only sizes from A to B, B included; a size alone is that size. Of a free it is the block's
+    /// Only sizes from A to B, B included; a size alone is that size. Bytes, or 1K, 2MB and so on; K is 1024, M 1024 K. Of a free it is the block's
     #[arg(long, value_name = "A..B", value_parser = size::parse_range, allow_hyphen_values = true)]
     pub(crate) size: Option<RangeInclusive<u64>>,
     /// Only this thread, by its number in the listing
     #[arg(long, value_name = "T", value_parser = whole::<u32>, allow_hyphen_values = true)]
     pub(crate) thread: Option<u32>,
-    /// Print how many blocks and bytes went through each size class, instead of the calls
+    /// Print how many blocks and bytes went through each size class, instead of the calls; small is up to 1 KiB, medium to 128 KiB, large to 32 MiB
     #[arg(long, conflicts_with = "notes")]
     pub(crate) histogram: bool,
     /// Also print what stands between the calls: mapping calls, settings, marks, samples
     #[arg(long)]
     pub(crate) notes: bool,
-    /// Print JSON: one object a line, or one in all with --histogram
+    /// Print JSON (heaptape.events/1): one document, each call on a line of its own; heaptape.histogram/1 with --histogram
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -303,8 +327,15 @@ fn examples(pairs: [(&str, &str); 2]) -> String {
     format!("Examples:\n{}", lines.join("\n"))
 }
 
+/// Reads the name of a call, as the listing or the program has it.
 fn call(text: &str) -> Result<Call, String> {
-    Call::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| {
+    let name = match text {
+        "cfree" | "free_sized" | "free_aligned_sized" => "free",
+        "new[]" => "new",
+        "delete[]" => "delete",
+        other => other,
+    };
+    Call::ALL.into_iter().find(|c| c.name() == name).ok_or_else(|| {
         let names = Call::ALL.map(Call::name).join(", ");
         format!("'{text}' is no call that is recorded; those are {names}.")
     })
@@ -329,6 +360,21 @@ fn one_process(text: &str) -> Result<ProcessChoice, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_are_known_by_all_their_names() {
+        for (text, known) in [
+            ("malloc", Call::Malloc),
+            ("cfree", Call::Free),
+            ("free_sized", Call::Free),
+            ("free_aligned_sized", Call::Free),
+            ("new[]", Call::New),
+            ("delete[]", Call::Delete),
+        ] {
+            assert_eq!(call(text), Ok(known), "{text}");
+        }
+        assert!(call("mmap").is_err_and(|e| e.contains("'mmap' is no call")));
+    }
 
     #[test]
     fn numbers_and_processes() {

@@ -1,6 +1,6 @@
 //! One process of the job: its lanes, its place on the tape, how it ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -182,22 +182,26 @@ impl Process {
     }
 
     /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.
-    pub(crate) fn close_gone(&mut self, tasks: &[u32], source: &mut Source<'_>) -> Vec<u16> {
+    /// `lives` is asked for each thread by itself: a list of all may lack some while others end.
+    pub(crate) fn close_gone(
+        &mut self,
+        lives: impl Fn(u32) -> bool,
+        source: &mut Source<'_>,
+    ) -> Vec<u16> {
         let mut numbers = Vec::new();
-        for i in 0..self.lanes.len() {
-            let (tid, slot) = (self.lanes[i].tid, self.lanes[i].slot);
+        let mut later = HashSet::new();
+        for lane in self.lanes.iter_mut().rev() {
             // A later thread with the same number in the kernel: this one is gone, too.
-            let replaced = self.lanes[i + 1..].iter().any(|other| other.tid == tid);
-            if tasks.contains(&tid) && !replaced {
+            let is_last = later.insert(lane.tid);
+            if !lane.holds_chunks() || (is_last && lives(lane.tid)) {
                 continue;
             }
-            let lane = &mut self.lanes[i];
             // It wrote its last before it was gone, so this look sees it.
             lane.look(source);
             lane.settle();
             if lane.is_empty() && lane.holds_chunks() {
                 lane.close(source);
-                numbers.push(slot);
+                numbers.push(lane.slot);
             }
         }
         self.drop_finished();

@@ -37,8 +37,9 @@ const THREADS_SOONER: Duration = Duration::from_millis(20);
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// How long the point of a fork is kept for a child that has not registered.
-const FORK_GRACE: Duration = Duration::from_secs(5);
+/// How long the point of a fork is kept for a child that has not registered: it may be one of hundreds
+/// that share a processor, and without its point it would inherit what its parent has by then.
+const FORK_GRACE: Duration = Duration::from_secs(60);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// How long threads may wait for chunks while none is given back and none can be made.
@@ -354,16 +355,15 @@ impl Recorder {
     pub(crate) fn close_threads(&mut self) {
         for &i in &self.live {
             let process = &mut self.processes[i];
-            if !process.holds_chunks() {
+            let pid = process.start.pid;
+            // Where the process is gone, that is found out elsewhere.
+            if !process.holds_chunks() || !read::has_task(pid, pid) {
                 continue;
             }
-            let Ok(tasks) = read::tasks(process.start.pid) else { continue };
-            if tasks.is_empty() {
-                continue;
-            }
+            self.arena.arena().session().beat();
             let slot = self.arena.arena().slot(process.slot as usize);
             let source = &mut Source::new(&self.arena, &mut self.done);
-            for number in process.close_gone(&tasks, source) {
+            for number in process.close_gone(|tid| read::has_task(pid, tid), source) {
                 slot.recycle_thread(number);
             }
         }

@@ -49,13 +49,18 @@ pub fn environ(pid: u32) -> Result<Vec<OsString>, Error> {
     Ok(strings(&bytes(pid, "environ")?))
 }
 
-/// The ids of the threads, ascending.
+/// The ids of the threads, ascending. A thread that ends while this reads may hide others.
 pub fn tasks(pid: u32) -> Result<Vec<u32>, Error> {
     let entries = fs::read_dir(path(pid, "task")).map_err(|e| error(pid, "task", e))?;
     let mut ids: Vec<u32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     ids.sort_unstable();
     Ok(ids)
+}
+
+/// Whether the process has this thread; true also where the kernel would not say.
+pub fn has_task(pid: u32, task: u32) -> bool {
+    path(pid, &format!("task/{task}")).try_exists().unwrap_or(true)
 }
 
 /// The ids of the live children of all threads, ascending. Children that end while this reads may
@@ -170,6 +175,7 @@ mod tests {
         assert!(statm(pid, 4096).unwrap().resident > 0);
         assert!(maps::system(&maps(pid).unwrap()) > 0);
         assert!(tasks(pid).unwrap().contains(&pid));
+        assert!(has_task(pid, pid) && !has_task(pid, 1) && !has_task(1 << 23, 1 << 23));
         assert!(!cmdline(pid).unwrap().is_empty());
         assert_eq!(exe(pid).unwrap(), std::env::current_exe().unwrap());
     }

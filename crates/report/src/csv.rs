@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use heaptape_analyze::calls::Row;
 
 /// The names of the columns, in order.
-pub const COLUMNS: [&str; 18] = [
+pub const COLUMNS: [&str; 19] = [
     "process",
     "pid",
     "index",
@@ -24,6 +24,7 @@ pub const COLUMNS: [&str; 18] = [
     "birth",
     "age",
     "moved",
+    "early",
     "caller",
     "module",
     "offset",
@@ -65,6 +66,11 @@ impl<W: Write> Csv<W> {
             None => "",
             Some(true) => "true",
             Some(false) => "false",
+        });
+        self.text(match row.old_address {
+            None => "",
+            Some(_) if row.early => "true",
+            Some(_) => "false",
         });
         self.hex((row.caller != 0).then_some(row.caller));
         self.text(row.place.as_ref().map_or("", |p| p.module.path.as_str()));
@@ -172,6 +178,7 @@ mod tests {
             old_size: Some(24),
             birth: Some(3),
             age: Some(2),
+            early: true,
             effect: Effect::Moved,
             caller: 0x4010,
             place: Some(Place { module: Arc::new(module), offset: 0x10 }),
@@ -196,8 +203,8 @@ mod tests {
         assert_eq!(lines[0], COLUMNS.join(","));
         assert_eq!(
             lines[1],
-            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,0x4010,\"/opt/a, b/lib.so\",0x10"
+            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10"
         );
-        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,");
+        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,");
     }
 }

@@ -55,6 +55,8 @@ fn effect(row: &Row) -> String {
         Effect::Failed => "failed".to_owned(),
         Effect::Unknown => "freed a block that was not made here".to_owned(),
     };
+    let early = if row.early { ", address given up before" } else { "" };
+    let text = format!("{text}{early}");
     let comma = if text.is_empty() { "" } else { ", " };
     match row.align {
         0 => text,
@@ -158,6 +160,7 @@ mod tests {
             old_size: None,
             birth: None,
             age: None,
+            early: false,
             effect,
             caller: 0x40,
             place: None,
@@ -191,6 +194,11 @@ mod tests {
         assert_eq!(
             line(Effect::Moved, moved),
             "1500 0.012 s 0 realloc 24 0x1000 0x40 moved from 0x900, was 10 bytes, inherited block, age 2"
+        );
+        let early = |r: &mut Row| (moved(r), r.early = true).0;
+        assert_eq!(
+            line(Effect::Moved, early),
+            "1500 0.012 s 0 realloc 24 0x1000 0x40 moved from 0x900, was 10 bytes, inherited block, age 2, address given up before"
         );
         assert_eq!(
             line(Effect::Unknown, |r| (r.call, r.size) = (Call::Free, 0)),

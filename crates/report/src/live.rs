@@ -23,7 +23,15 @@ pub fn head(out: &mut impl Write, at: Option<u64>, process: &str, sum: &Sum) -> 
         text::counted(sum.blocks, "block", "blocks"),
         Size(sum.requested),
         Size(sum.usable)
-    )
+    )?;
+    match sum.released {
+        0 => Ok(()),
+        n => writeln!(
+            out,
+            "Of these {} in a realloc under way: the old address is given up, and another block may be there.",
+            text::counted(n, "block is", "blocks are")
+        ),
+    }
 }
 
 /// Writes a table of blocks with their callers.
@@ -42,9 +50,13 @@ pub fn blocks(
         ("thr", Align::Right),
         ("caller", Align::Left),
     ];
+    let any_released = blocks.iter().any(|(block, _)| block.released);
+    let state = any_released.then_some(("state", Align::Left));
+    let columns: Vec<_> = columns.into_iter().chain(state).collect();
     let mut table = Table::new(style, &columns);
     for (block, place) in blocks {
-        table.row([
+        let state = any_released.then(|| if block.released { "in realloc" } else { "" }.to_owned());
+        let cells = [
             Count(block.size).to_string(),
             block.slack.to_string(),
             if block.align == 0 { "-".to_owned() } else { block.align.to_string() },
@@ -53,7 +65,8 @@ pub fn blocks(
             Millis(block.time).to_string(),
             block.thread.to_string(),
             text::caller(place.as_ref(), block.caller),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(state));
     }
     table.write(out)
 }

@@ -84,10 +84,20 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
             "processes-went-on" => {
                 "the recording ended with its command, and other processes went on".to_owned()
             }
+            "heaptape-stood-still" => {
+                "heaptape was stopped, or too busy, for more than 2 s, and the job went on without it"
+                    .to_owned()
+            }
+            "shared-memory-full" => "the recording ended because shared memory was full".to_owned(),
+            "output-stalled" => "the recording ended because the tape could not be written".to_owned(),
+            "no-chunks-left" => {
+                "the recording ended because the job gave no room for events back".to_owned()
+            }
             other => format!("the recording ended early: {}", plain(other)),
         },
         None if summary.cut => {
-            "the file was cut, or the recorder was killed; what came before is here".to_owned()
+            "the file was cut or damaged, or the recorder was killed; what came before is here"
+                .to_owned()
         }
         None if summary.lost > 0 => format!("{} events were lost", summary.lost),
         None => "the recording ended before the job did".to_owned(),
@@ -131,6 +141,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heaptape_analyze::Ended;
     use heaptape_analyze::modules::Module;
     use std::sync::Arc;
 
@@ -146,6 +157,26 @@ mod tests {
         let place = Place { module: Arc::new(module), offset: 0x1a };
         assert_eq!(caller(Some(&place), 5), "libx.so.1+0x1a");
         assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));
+    }
+
+    #[test]
+    fn every_early_end_is_told_in_words() {
+        let mut summary = crate::sample::overview().summary;
+        summary.complete = false;
+        for token in [
+            "max-size",
+            "disk-full",
+            "heaptape-stood-still",
+            "shared-memory-full",
+            "output-stalled",
+            "no-chunks-left",
+        ] {
+            summary.ended = Some(Ended::from_text(token));
+            let why = incomplete(&summary).unwrap_or_default();
+            assert!(!why.contains(token) || token == "max-size", "{why}");
+        }
+        summary.ended = Some(Ended::from_text("a fault"));
+        assert_eq!(incomplete(&summary).unwrap(), "the recording ended early: a fault");
     }
 
     #[test]

@@ -230,13 +230,24 @@ impl<P: PayloadSource> Unpacker<'_, P> {
         join(&first, &second, &third).ok_or(Unpack::Damaged("a column of numbers is too short"))
     }
 
-    fn stream(&self, id: u64) -> Result<Vec<u8>, Unpack> {
-        let Some(stream) = self.streams.iter().find(|s| s.id == id) else { return Ok(Vec::new()) };
+    /// Holds all streams against their checksums, unpacking none; gives the bytes that they take.
+    pub(crate) fn check(&self) -> Result<u64, Unpack> {
+        let lengths = self.streams.iter().map(|stream| Ok(self.stored(stream)?.len() as u64));
+        lengths.sum()
+    }
+
+    fn stored(&self, stream: &Stream) -> Result<Vec<u8>, Unpack> {
         let len = usize::try_from(stream.stored_len).map_err(|_| TOO_LONG)?;
         let stored = self.source.stored(stream.offset, len).map_err(Unpack::Read)?;
         if crc32fast::hash(&stored) != stream.checksum {
             return Err(Unpack::Damaged("a column does not match its checksum"));
         }
+        Ok(stored)
+    }
+
+    fn stream(&self, id: u64) -> Result<Vec<u8>, Unpack> {
+        let Some(stream) = self.streams.iter().find(|s| s.id == id) else { return Ok(Vec::new()) };
+        let stored = self.stored(stream)?;
         if !stream.packed {
             return Ok(stored);
         }

@@ -80,6 +80,10 @@ impl Contents {
         let trailer = source.read(at, TRAILER)?;
         let Some(offset) = trailer.first_chunk().and_then(index_offset) else { return Ok(None) };
         let Some((head, header)) = read_head(source, offset)? else { return Ok(None) };
+        // Another tape may follow, with an end of its own.
+        if head.frame_len().and_then(|len| offset.checked_add(len)) != Some(at) {
+            return Ok(None);
+        }
         let mut contents = Contents::default();
         if contents.add(offset, head, &header).is_err() || !contents.whole {
             return Ok(None);
@@ -133,7 +137,12 @@ impl Contents {
     }
 
     /// Adds one frame.
-    fn add(&mut self, offset: u64, head: FrameHead, header: &[u8]) -> Result<(), Truncated> {
+    pub(crate) fn add(
+        &mut self,
+        offset: u64,
+        head: FrameHead,
+        header: &[u8],
+    ) -> Result<(), Truncated> {
         let mut fields = FieldReader::new(header);
         let fields = &mut fields;
         match FrameKind::from_code(head.kind) {
@@ -235,6 +244,25 @@ fn locate<H>(
     let payload = frame + HEAD as u64 + u64::from(head.header_len);
     let streams = directory(fields)?;
     Ok(Located { header, frame, payload, payload_len: head.payload_len, streams })
+}
+
+/// What the directory of a frame says of its payload; `None` for a kind that is not known.
+pub(crate) fn streams_of(
+    head: &FrameHead,
+    header: &[u8],
+) -> Result<Option<Vec<Stream>>, Truncated> {
+    let Some(kind) = FrameKind::from_code(head.kind) else { return Ok(None) };
+    let fields = &mut FieldReader::new(header);
+    match kind {
+        FrameKind::Block => read_block_header(fields).map(drop)?,
+        FrameKind::Notes => NotesHeader::read(fields).map(drop)?,
+        FrameKind::Keyframe => KeyframeHeader::read(fields).map(drop)?,
+        FrameKind::Index => fields.number().and_then(|_| fields.text()).map(drop)?,
+        // They have none.
+        _ => return Ok(Some(Vec::new())),
+    }
+    let streams = directory(fields)?;
+    if fields.is_empty() { Ok(Some(streams)) } else { Err(Truncated) }
 }
 
 fn read_job(fields: &mut FieldReader<'_>) -> Result<Header, Truncated> {

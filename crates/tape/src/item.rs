@@ -46,6 +46,12 @@ pub struct OldBlock {
 }
 
 impl OldBlock {
+    /// The same where `next` is the number of the next allocation.
+    #[inline]
+    pub(crate) fn at(self, next: u64) -> OldBlock {
+        OldBlock { age: next.wrapping_sub(1).wrapping_sub(self.ordinal), ..self }
+    }
+
     /// It as one of the live blocks; `None` for an inherited one, which is not among them.
     pub(crate) fn held(&self) -> Option<Held> {
         let OldBlock { size, slack, address, .. } = *self;

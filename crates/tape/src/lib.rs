@@ -40,6 +40,7 @@ mod tally;
 mod track;
 mod unpacked;
 mod verify;
+mod verify_file;
 mod writer;
 
 pub use error::Error;
@@ -57,4 +58,5 @@ pub use marks::{Mark, Marks};
 pub use reader::Tape;
 pub use summary::{CallCounts, ProcessSummary, Summary};
 pub use verify::{Overlap, Verdict, verify};
+pub use verify_file::verify_file;
 pub use writer::{BlockSink, Writer};

@@ -31,6 +31,9 @@ pub struct LiveBlock {
     pub caller: u64,
     /// Milliseconds since the recording began when it was made.
     pub time: u64,
+    /// Whether a [`Release`](crate::Release) has given its address up: a reallocation of it is under
+    /// way, whose event comes later. It counts until then, though another block may stand there.
+    pub released: bool,
 }
 
 /// A moment of a process.
@@ -49,11 +52,11 @@ pub(crate) fn live_at(
     moment: Moment,
 ) -> Result<Vec<LiveBlock>, Error> {
     let mut all = Vec::new();
-    let mut ended: HashSet<u64> = HashSet::new();
+    let mut gone = Gone::default();
     let mut next = Some((process, moment));
     while let Some((process, moment)) = next {
         let contents = tape.process(process)?;
-        let mut own = own_blocks(tape, process, moment, &mut ended)?;
+        let mut own = own_blocks(tape, process, moment, &mut gone)?;
         describe(tape, contents, &mut own)?;
         all.append(&mut own);
         let parent = contents.summary.parent.filter(|_| contents.summary.forked_at.is_some());
@@ -63,21 +66,31 @@ pub(crate) fn live_at(
     Ok(all)
 }
 
-/// The blocks that the process made itself and that are not in `ended`; the inherited ones that
-/// it ended are added to `ended`.
+/// What the descendants did to the blocks of a process, by the blocks' numbers.
+#[derive(Default)]
+struct Gone {
+    /// They end there.
+    ended: HashSet<u64>,
+    /// Their addresses are given up there.
+    released: HashSet<u64>,
+}
+
+/// The blocks that the process made itself and that are not in `gone.ended`; the inherited ones that
+/// it ended or gave up are added to `gone`.
 fn own_blocks(
     tape: &Tape,
     process: ProcessNumber,
     moment: Moment,
-    ended: &mut HashSet<u64>,
+    gone: &mut Gone,
 ) -> Result<Vec<LiveBlock>, Error> {
     let mut events = Events::until(tape, process, moment)?;
     while events.lend()?.is_some() {}
     let state = events.state();
+    gone.released.extend(state.waiting().map(|old| old.ordinal));
     let waiting = state.waiting().filter_map(|old| Some((old.ordinal, old.held()?)));
     let own = state.births.iter().chain(waiting);
     let own =
-        own.filter(|(ordinal, _)| !ended.contains(ordinal)).map(|(ordinal, held)| LiveBlock {
+        own.filter(|(ordinal, _)| !gone.ended.contains(ordinal)).map(|(ordinal, held)| LiveBlock {
             address: held.address,
             size: held.size,
             slack: held.slack,
@@ -88,9 +101,10 @@ fn own_blocks(
             thread: 0,
             caller: 0,
             time: 0,
+            released: gone.released.contains(&ordinal),
         });
     let own = own.collect();
-    ended.extend(&state.ended);
+    gone.ended.extend(&state.ended);
     Ok(own)
 }
 

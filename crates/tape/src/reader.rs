@@ -106,6 +106,10 @@ impl Tape {
         contents.ok_or(Error::NoProcess { process, count })
     }
 
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
     pub(crate) fn payload<H>(&self, located: &Located<H>) -> Payload<'_> {
         Payload { source: &self.source, offset: located.payload, len: located.payload_len }
     }

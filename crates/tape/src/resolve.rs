@@ -138,11 +138,12 @@ impl Resolver {
         OldBlock {
             birth: (ordinal >= self.base).then_some(held.birth),
             ordinal,
-            age: next.wrapping_sub(1).wrapping_sub(ordinal),
+            age: 0,
             size: held.size,
             slack: held.slack,
             address: held.address,
         }
+        .at(next)
     }
 
     fn end(&mut self, ordinal: u64) {
@@ -374,7 +375,9 @@ impl Resolver {
                 let waiting = waiting.ok_or("a reallocation has no early release")?;
                 resolved.event.old = waiting.address;
                 resolved.early = true;
-                resolved.block = waiting.block;
+                // Its age is that at the event; others were allocated since it was given up.
+                let next = self.births.next();
+                resolved.block = waiting.block.map(|old| old.at(next));
                 match waiting.block {
                     Some(old) if failed => {
                         resolved.displaced = self.displace(block)?;

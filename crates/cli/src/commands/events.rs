@@ -25,7 +25,8 @@ const MARGIN: u64 = 10;
 pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let listing = Listing {
-        process: processes::one(tape.summary(), args.process)?,
+        process: processes::one(tape.summary(), args.process)
+            .with_context(|| args.file.display().to_string())?,
         span: match args.around {
             Some(index) => Span::around(index, MARGIN),
             None => args.range.unwrap_or(Span::ALL),
@@ -81,9 +82,8 @@ impl Listing<'_> {
             any = self.each(&mut lines)?;
             lines.finish()?;
         } else {
-            writeln!(out, "Events of {}:\n", text::process(self.process))?;
-            events::head(&mut out)?;
-            any = self.each(&mut Lines(&mut out))?;
+            let process = Some(self.process);
+            any = self.each(&mut Lines { out: &mut out, process })?;
         }
         out.flush()?;
         Ok(any)
@@ -192,20 +192,36 @@ impl<W: Write> Sink for json::events::Events<W> {
     }
 }
 
-/// Lines for people.
-struct Lines<'a, W: Write>(&'a mut W);
+/// Lines for people, with the head above the first.
+struct Lines<'a, W: Write> {
+    out: &'a mut W,
+    /// Whose events they are; `None` when the head has said it.
+    process: Option<&'a ProcessSummary>,
+}
+
+impl<W: Write> Lines<'_, W> {
+    /// Where the next line goes.
+    fn next(&mut self) -> io::Result<&mut W> {
+        if let Some(process) = self.process.take() {
+            writeln!(self.out, "Events of {}:\n", text::process(process))?;
+            events::head(self.out)?;
+        }
+        Ok(self.out)
+    }
+}
 
 impl<W: Write> Sink for Lines<'_, W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        events::row(self.0, row)
+        events::row(self.next()?, row)
     }
 
     fn between(&mut self, item: &Item) -> io::Result<()> {
+        let out = self.next()?;
         match item {
             Item::Event(_) => Ok(()),
-            Item::Release(release) => events::release(self.0, release),
-            Item::Note { note, .. } => events::note(self.0, note),
-            Item::Sample(sample) => events::sample(self.0, sample),
+            Item::Release(release) => events::release(out, release),
+            Item::Note { note, .. } => events::note(out, note),
+            Item::Sample(sample) => events::sample(out, sample),
         }
     }
 }

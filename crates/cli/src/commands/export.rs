@@ -48,7 +48,7 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
     let mut csv = Csv::new(out)?;
     let mut callers = Callers::new(tape);
     let columns = Columns { notes: false, ..Columns::ALL };
-    let processes = processes::all(tape.summary(), args.process)?;
+    let processes = processes::all(tape.summary(), args.process).with_context(name)?;
     let span = args.range.unwrap_or(Span::ALL);
     let events = |p: &ProcessSummary| span.within(p.events);
     let all = processes.iter().map(|p| events(p).end - events(p).start).sum();

@@ -12,6 +12,7 @@ use heaptape_analyze::live::Part;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::{LiveBlock, ProcessSummary, live, moment, processes};
 use heaptape_report::json::live::Head;
+use heaptape_report::size::Millis;
 use heaptape_report::{json, live as report, text};
 use heaptape_tape::Tape;
 
@@ -25,15 +26,29 @@ const TOP: usize = 20;
 /// Prints the live set, or the sums of its parts.
 pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
-    let process = processes::one(tape.summary(), args.process)?;
-    if let Moment::Index(index) = args.at
-        && index >= process.events
-    {
-        let events = text::counted(process.events, "event", "events");
-        terminal.say(&format!("{} has {events}; this is after the last.", text::process(process)));
+    let name = || args.file.display().to_string();
+    let process = processes::one(tape.summary(), args.process).with_context(name)?;
+    if let Some(what) = beyond(args.at, &tape, process).with_context(name)? {
+        terminal.say(&format!("{} {what}.", text::process(process)));
     }
     print(args, &tape, process, terminal)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What there is of a process, if the moment lies beyond it.
+fn beyond(at: Moment, tape: &Tape, process: &ProcessSummary) -> Result<Option<String>> {
+    Ok(match at {
+        Moment::Index(index) if index >= process.events => {
+            let events = text::counted(process.events, "event", "events");
+            Some(format!("has {events}; this is after the last"))
+        }
+        Moment::Millis(time) => {
+            let last = moment::last_time(tape, process)?;
+            (time > last)
+                .then(|| format!("is on the tape up to {}; this is after it", Millis(last)))
+        }
+        _ => None,
+    })
 }
 
 fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal) -> Result<()> {

@@ -12,8 +12,9 @@ use crate::args::{Cli, Man};
 /// command line.
 pub(crate) fn run(args: &Man) -> Result<ExitCode> {
     let directory = &args.directory;
-    let name = || directory.display().to_string();
-    fs::create_dir_all(directory).with_context(name)?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(name)?;
+    let name = directory.display();
+    fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {name}"))?;
+    let written = clap_mangen::generate_to(Cli::command(), directory);
+    written.with_context(|| format!("cannot write the man pages into {name}"))?;
     Ok(ExitCode::SUCCESS)
 }

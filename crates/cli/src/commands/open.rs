@@ -19,7 +19,7 @@ pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
     let name = path.display();
     // Before it is opened: opening a pipe would wait for a writer.
     let regular = fs::metadata(path).map_or(true, |found| found.is_file());
-    ensure!(regular, "{name} is no regular file, and a tape must be one");
+    ensure!(regular, "{name} is no regular file, and a tape must be one: write it to a file first");
     let mut tape = open(path)?;
     if tape.summary().cut && is_being_written(path) {
         // Its job may have ended just now.

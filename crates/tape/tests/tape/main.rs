@@ -1,6 +1,7 @@
 //! Tests of tapes as a whole: one binary, one subject a file.
 
 mod arbitrary;
+mod early;
 mod forks;
 mod format_page;
 mod golden;
@@ -9,4 +10,5 @@ mod reseal;
 mod round_trip;
 mod story;
 mod verify;
+mod verify_file;
 mod wanted;

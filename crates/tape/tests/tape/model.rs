@@ -27,6 +27,13 @@ pub(crate) struct Held {
     pub(crate) inherited: bool,
 }
 
+impl Held {
+    /// The same while it waits for the event of a reallocation.
+    fn released(self) -> Held {
+        Held { block: LiveBlock { released: true, ..self.block }, ..self }
+    }
+}
+
 /// A process of the model.
 #[derive(Clone, Default)]
 pub(crate) struct Process {
@@ -62,7 +69,7 @@ impl Process {
 
     /// All that counts as live, by address.
     pub(crate) fn all(&self) -> Vec<LiveBlock> {
-        let waiting = self.pending.values().filter_map(|(_, held)| *held);
+        let waiting = self.pending.values().filter_map(|(_, held)| held.map(Held::released));
         let all = self.live.values().chain(&self.hidden).copied().chain(waiting);
         let all = all.map(|held| held.block);
         let mut all: Vec<_> = all.collect();
@@ -86,6 +93,7 @@ impl Process {
             thread: event.thread,
             caller: event.caller,
             time: event.time,
+            released: false,
         };
         self.put(resolved, event.address, Held { block, inherited: false });
         resolved.ordinal = Some(self.ordinal);
@@ -155,15 +163,6 @@ impl Process {
     }
 }
 
-/// The ages in resolved early releases are those of the release; the model has those of the
-/// event. Everything else must agree.
-pub(crate) fn without_early_ages(mut item: Item) -> Item {
-    if let Item::Event(Resolved { early: true, block: Some(block), .. }) = &mut item {
-        block.age = 0;
-    }
-    item
-}
-
 /// Writes the steps to a tape; gives its bytes and what the model says.
 pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
     let header = Header { command: vec!["model".into()], page_size: 4096, ..Header::default() };
@@ -188,7 +187,7 @@ pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
         let mut process = Process { number: number.0, ..Process::default() };
         if let Some((_, _, parent)) = from {
             process.ordinal = parent.ordinal;
-            let waiting = parent.pending.values().filter_map(|(_, held)| *held);
+            let waiting = parent.pending.values().filter_map(|(_, held)| held.map(Held::released));
             let mut waiting: Vec<_> = waiting.collect();
             waiting.sort_by_key(|held| held.block.ordinal);
             // A waiting block is found at its address unless another one stands there.

@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(room.items_left(9000, 3000), 200);
         assert_eq!(room.items_left(9000, 4000), 0);
         assert_eq!(room.items_left(900, 0), 0);
-        room = Room { taken: 0, items: u64::MAX, block_bytes: 1 };
+        room = Room { taken: 0, items: u64::MAX, block_bytes: 1, disk: None };
         assert_eq!(room.items_left(u64::MAX, 0), u64::MAX);
     }
 }

@@ -18,6 +18,7 @@ pub const SYS_GETPID: usize = 39;
 pub const SYS_GETPPID: usize = 110;
 pub const SYS_GETTID: usize = 186;
 pub const SYS_READLINK: usize = 89;
+pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_SECCOMP: usize = 317;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.

@@ -46,7 +46,8 @@ pub(crate) fn watch(pid: u32) -> Option<OwnedFd> {
     (fd.as_raw_fd() as u64 + SPARE_DESCRIPTORS < limit).then_some(fd)
 }
 
-/// Whether a process has ended, asked without a descriptor. A main thread may have ended alone.
+/// Whether a process has ended, asked without a descriptor. A main thread may have ended alone; what
+/// can't be read for want of descriptors or memory is not gone.
 pub(crate) fn has_ended(pid: u32) -> bool {
     match read::stat(pid) {
         Ok(stat) => stat.state == 'Z' && read::tasks(pid).map_or(true, |tasks| tasks.len() <= 1),

@@ -12,6 +12,31 @@ pub const SLOT_BYTES: usize = 8 << 10;
 pub const THREADS: usize = 16384;
 /// Bytes of command line that a slot holds.
 pub const COMMAND_BYTES: usize = 5 << 10;
+/// Bytes of a process's place in a parallel job that a slot holds.
+pub const JOB_BYTES: usize = 512;
+/// Variables that tell a process's place in a parallel job, those first that tell its rank.
+pub const JOB_VARIABLES: [&str; 20] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_SIZE",
+    "MPI_LOCALNRANKS",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
+    "PMI_JOBID",
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "PMIX_HOSTNAME",
+    "SLURMD_NODENAME",
+    "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
+];
 
 const NONE: u64 = 0;
 const FREE: u64 = 1 << 32;
@@ -45,6 +70,8 @@ pub struct Registration {
     pub fork: u32,
     /// Registrations of the session before this one.
     pub order: u32,
+    /// The session clock, in milliseconds: none of its records has an earlier time.
+    pub time: u32,
 }
 
 /// A slot of the process table.
@@ -60,9 +87,12 @@ pub struct ProcessSlot {
     order: AtomicU32,
     command_len: AtomicU32,
     detached: AtomicU32,
+    time: AtomicU32,
+    job_len: AtomicU32,
     /// One bit a thread number that may be used again, set by the collector.
     reusable: [AtomicU64; THREADS / 64],
     command: [AtomicU64; COMMAND_BYTES / 8],
+    job: [AtomicU64; JOB_BYTES / 8],
 }
 
 #[cfg(not(loom))]
@@ -103,6 +133,7 @@ impl ProcessSlot {
         self.generation.store(generation, Ordering::Relaxed);
         self.command_len.store(0, Ordering::Relaxed);
         self.detached.store(0, Ordering::Relaxed);
+        self.job_len.store(0, Ordering::Relaxed);
         for word in &self.reusable {
             word.store(0, Ordering::Relaxed);
         }
@@ -129,6 +160,7 @@ impl ProcessSlot {
         self.parent_generation.store(r.parent_generation, Ordering::Relaxed);
         self.fork.store(r.fork, Ordering::Relaxed);
         self.order.store(r.order, Ordering::Relaxed);
+        self.time.store(r.time, Ordering::Relaxed);
         self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
     }
 
@@ -147,30 +179,29 @@ impl ProcessSlot {
             parent_generation: self.parent_generation.load(Ordering::Relaxed),
             fork: self.fork.load(Ordering::Relaxed),
             order: self.order.load(Ordering::Relaxed),
+            time: self.time.load(Ordering::Relaxed),
         })
     }
 
     /// Process: its command line, arguments ended by zero bytes; what does not fit is cut.
     pub fn set_command(&self, bytes: impl Iterator<Item = u8>) {
-        let (mut len, mut word) = (0usize, 0u64);
-        for byte in bytes.take(COMMAND_BYTES) {
-            word |= u64::from(byte) << (8 * (len % 8));
-            len += 1;
-            if len.is_multiple_of(8) {
-                self.command[len / 8 - 1].store(word, Ordering::Relaxed);
-                word = 0;
-            }
-        }
-        if !len.is_multiple_of(8) {
-            self.command[len / 8].store(word, Ordering::Relaxed);
-        }
-        self.command_len.store(len as u32, Ordering::Release);
+        self.command_len.store(put_text(&self.command, bytes), Ordering::Release);
     }
 
     /// Collector: the command line's bytes; empty while it is not known.
     pub fn command(&self) -> impl Iterator<Item = u8> + '_ {
-        let len = (self.command_len.load(Ordering::Acquire) as usize).min(COMMAND_BYTES);
-        (0..len).map(|i| (self.command[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+        text(&self.command, self.command_len.load(Ordering::Acquire))
+    }
+
+    /// Process: its place in a parallel job, the [`JOB_VARIABLES`] that it was started with as
+    /// `NAME=value`, each ended by a zero byte. Before it registers.
+    pub fn set_job(&self, bytes: impl Iterator<Item = u8>) {
+        self.job_len.store(put_text(&self.job, bytes), Ordering::Relaxed);
+    }
+
+    /// Collector: what [`ProcessSlot::set_job`] was given.
+    pub fn job(&self) -> impl Iterator<Item = u8> + '_ {
+        text(&self.job, self.job_len.load(Ordering::Relaxed))
     }
 
     /// Collector: thread number `thread` is not in use any more.
@@ -205,4 +236,24 @@ impl ProcessSlot {
     pub fn is_detached(&self) -> bool {
         self.detached.load(Ordering::Acquire) != 0
     }
+}
+
+/// Puts as much of a text into words as fits; its length.
+fn put_text(words: &[AtomicU64], bytes: impl Iterator<Item = u8>) -> u32 {
+    let (mut len, mut word) = (0, 0u64);
+    for byte in bytes.take(words.len() * 8) {
+        word |= u64::from(byte) << (8 * (len % 8));
+        words[len / 8].store(word, Ordering::Relaxed);
+        len += 1;
+        if len.is_multiple_of(8) {
+            word = 0;
+        }
+    }
+    len as u32
+}
+
+/// The first `len` bytes of a text that was put into words.
+fn text(words: &[AtomicU64], len: u32) -> impl Iterator<Item = u8> + '_ {
+    let len = (len as usize).min(words.len() * 8);
+    (0..len).map(|i| (words[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
 }

@@ -8,22 +8,29 @@ pub(crate) struct Budget {
     every: Duration,
     /// The share: one part in this many.
     share: u32,
-    next: Instant,
+    /// When the last piece ended, and the least that the share asks for before the next.
+    ended: Instant,
+    pause: Duration,
 }
 
 impl Budget {
     /// Work that is due at once.
     pub(crate) fn new(every: Duration, share: u32, now: Instant) -> Budget {
-        Budget { every, share, next: now }
+        Budget { every, share, ended: now.checked_sub(every).unwrap_or(now), pause: Duration::ZERO }
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        now >= self.next
+        self.is_due_after(self.every, now)
+    }
+
+    /// Whether it would be due if the next piece came so soon after the last.
+    pub(crate) fn is_due_after(&self, every: Duration, now: Instant) -> bool {
+        now >= self.ended + every.max(self.pause)
     }
 
     /// Work that took `cost` has just ended.
     pub(crate) fn spent(&mut self, cost: Duration, now: Instant) {
-        self.next = now + self.every.max(cost.saturating_mul(self.share - 1));
+        (self.ended, self.pause) = (now, cost.saturating_mul(self.share - 1));
     }
 }
 

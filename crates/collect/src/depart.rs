@@ -210,9 +210,9 @@ pub(crate) fn count(programs: &HashMap<u32, u64>, pid: u32) -> u64 {
     programs.get(&pid).copied().unwrap_or(0)
 }
 
-/// Whether a process has ended: its descriptor is readable, or it was gone before we could have one.
+/// Whether a process has ended: its descriptor is readable, or, without one, /proc says so.
 pub(crate) fn is_gone(process: &Process) -> bool {
-    let Some(fd) = &process.watch else { return exit::is_gone(process.start.pid) };
+    let Some(fd) = &process.watch else { return exit::has_ended(process.start.pid) };
     let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)

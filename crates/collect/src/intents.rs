@@ -86,7 +86,7 @@ impl Intents {
     /// What they registered is then among the arrivals.
     pub(crate) fn notice_gone(&mut self) {
         for open in self.open.iter_mut().flatten().chain(&mut self.expected) {
-            open.is_gone = exit::is_gone(open.pid);
+            open.is_gone = exit::has_ended(open.pid);
         }
     }
 

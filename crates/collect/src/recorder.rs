@@ -13,6 +13,7 @@ use heaptape_wire::chunk::{FREE, Owner};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, FreeChunks, SharedArena};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::depart::count;
 use crate::drain::Source;
@@ -31,6 +32,8 @@ use crate::strays::Strays;
 const LITTLE: u64 = 256 << 10;
 /// How often threads that have ended are looked for.
 const THREADS_EVERY: Duration = Duration::from_millis(250);
+/// The share of the time that this may take: one part in this many.
+const THREADS_SHARE: u32 = 20;
 /// How long it may be to the next such look while threads wait for chunks.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
 /// How often processes are looked for that did not make themselves known.
@@ -95,7 +98,7 @@ pub(crate) struct Recorder {
     pub(crate) sampling: Sampling,
     /// When a chunk was last given, or nobody waited for one.
     pub(crate) supplied: Instant,
-    pub(crate) next_threads: Instant,
+    pub(crate) threads: Budget,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
 }
@@ -135,7 +138,7 @@ impl Recorder {
             root: None,
             sampling: Sampling::new(now),
             supplied: now,
-            next_threads: now + THREADS_EVERY,
+            threads: Budget::new(THREADS_EVERY, THREADS_SHARE, now),
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
         }
@@ -241,12 +244,11 @@ impl Recorder {
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
-        if self.waited > 0 {
-            self.next_threads = self.next_threads.min(now + THREADS_SOONER);
-        }
-        if now >= self.next_threads {
+        let every = if self.waited > 0 { THREADS_SOONER } else { THREADS_EVERY };
+        if self.threads.is_due_after(every, now) {
             self.close_threads();
-            self.next_threads = now + THREADS_EVERY;
+            let ended = Instant::now();
+            self.threads.spent(ended - now, ended);
         }
         if now >= self.next_strays {
             self.look_for_strays()?;

@@ -324,16 +324,14 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
     Ok(ProcessContents { summary, base, forked_items, tally, blocks, notes, keyframes })
 }
 
-/// A tape may lack what follows the rank.
 fn read_placement(fields: &mut FieldReader<'_>) -> Result<Placement, Truncated> {
-    let mut placement = Placement { rank: fields.narrow()?, ..Placement::default() };
-    if !fields.is_empty() {
-        placement.size = fields.option()?.map(u32::try_from).transpose().map_err(|_| Truncated)?;
-        placement.job = fields.string()?;
-        placement.host = fields.string()?;
-        placement.launcher = fields.string()?;
-    }
-    Ok(placement)
+    Ok(Placement {
+        rank: fields.narrow()?,
+        size: fields.option()?.map(u32::try_from).transpose().map_err(|_| Truncated)?,
+        job: fields.string()?,
+        host: fields.string()?,
+        launcher: fields.string()?,
+    })
 }
 
 fn read_block_header(fields: &mut FieldReader<'_>) -> Result<BlockHeader, Truncated> {

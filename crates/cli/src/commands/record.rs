@@ -209,7 +209,7 @@ impl Watch for Teller {
         let list: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
         let more = if pids.len() > 8 { ", …" } else { "" };
         self.error(&format!(
-            "the command has ended; waiting for {} more of its processes ({}{more}); --no-wait ends with the command",
+            "the command has ended; waiting for {} more of its processes ({}{more}); Ctrl-C ends the recording and leaves them alone",
             pids.len(),
             list.join(", "),
         ));

@@ -40,26 +40,6 @@ fn no_wait_ends_with_the_command_and_leaves_the_daemon_alone() {
 }
 
 #[test]
-fn a_signal_ends_a_recording_that_waits_for_a_daemon_and_leaves_that_alone() {
-    let folder = scratch();
-    let (file, pid) = (folder.path().join("x.tape"), folder.path().join("pid"));
-    let script = "cd \"$0\"; setsid sh -c 'echo $$ >new; mv new pid; exec sleep 100' & \
-                  until [ -e pid ]; do sleep 0.05; done; exit 4";
-    let command = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), folder.path().as_os_str()];
-    let running = Running::start(&mut record(&file, &[], &command));
-    let daemon = until(Duration::from_secs(60), || fs::read_to_string(&pid).ok());
-    let daemon = Pid::from_raw(daemon.expect("a pid").trim().parse().expect("a number"));
-    // Until the command has ended a signal is for the command, and ends that as well.
-    std::thread::sleep(Duration::from_secs(1));
-    running.signal(Signal::TERM);
-    let outcome = running.finish(Duration::from_secs(60));
-    let lives = kill_process(daemon.expect("a pid"), Signal::KILL).is_ok();
-    assert_eq!(outcome.code(), 4, "the command's own status: {}", outcome.stderr_text());
-    assert!(lives, "the daemon goes on");
-    tape::assert_sound(&tape::info(&file));
-}
-
-#[test]
 fn without_waiting_a_tape_is_complete_only_if_nobody_went_on() {
     let folder = scratch();
     let (file, go) = (folder.path().join("x.tape"), folder.path().join("go"));
@@ -95,6 +75,26 @@ fn a_limit_that_leaves_no_room_is_refused_with_the_least_that_does() {
     let events = tape::assert_ended_early(&file, &"max-size".into());
     assert!(events > 100, "{events} events");
     assert_eq!(tape::info_outcome(&file).json()["command"][0], "ls");
+}
+
+#[test]
+fn a_signal_ends_a_recording_that_waits_for_a_daemon_and_leaves_that_alone() {
+    let folder = scratch();
+    let (file, pid) = (folder.path().join("x.tape"), folder.path().join("pid"));
+    let script = "cd \"$0\"; setsid sh -c 'echo $$ >new; mv new pid; exec sleep 100' & \
+                  until [ -e pid ]; do sleep 0.05; done; exit 4";
+    let command = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), folder.path().as_os_str()];
+    let running = Running::start(&mut record(&file, &[], &command));
+    let daemon = until(Duration::from_secs(60), || fs::read_to_string(&pid).ok());
+    let daemon = Pid::from_raw(daemon.expect("a pid").trim().parse().expect("a number"));
+    // Until the command has ended a signal is for the command, and ends that as well.
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(Signal::TERM);
+    let outcome = running.finish(Duration::from_secs(60));
+    let lives = kill_process(daemon.expect("a pid"), Signal::KILL).is_ok();
+    assert_eq!(outcome.code(), 4, "the command's own status: {}", outcome.stderr_text());
+    assert!(lives, "the daemon goes on");
+    tape::assert_ended_early(&file, &"processes-went-on".into());
 }
 
 #[test]

@@ -49,42 +49,33 @@ extern "C" fn look_around() {
 #[unsafe(link_section = ".init_array")]
 static LOOK_AROUND: extern "C" fn() = look_around;
 
-/// Open files that are enough for as many processes as can be recorded at the same time.
-const FILES: u64 = 4096;
-
 /// The limits that the command gets back.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     file_size: Rlimit,
-    files: Rlimit,
+    descriptors: Rlimit,
 }
 
 impl Limits {
     /// Lifts the limits on file sizes and on descriptors, of which each process takes one, as far as
     /// that is allowed; where the first is hit all the same, writing fails instead of ending heaptape.
     pub(crate) fn lift() -> Limits {
+        let descriptors = getrlimit(Resource::Nofile);
+        let maximum = descriptors.maximum;
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         let file_size = getrlimit(Resource::Fsize);
         // Root may do away with it, others may go as far as the hard limit.
         let _ = setrlimit(Resource::Fsize, Rlimit { current: None, maximum: None }).or_else(|_| {
             let maximum = file_size.maximum;
             setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum })
         });
-        // A descriptor for each process of the job.
-        let files = getrlimit(Resource::Nofile);
-        let raised = files.maximum.map(|maximum| maximum.max(FILES));
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).or_else(
-            |_| {
-                let maximum = files.maximum;
-                setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-            },
-        );
-        Limits { file_size, files }
+        Limits { file_size, descriptors }
     }
 
     /// In the child, before exec: all as it was.
     pub(crate) fn restore(self) -> io::Result<()> {
         setrlimit(Resource::Fsize, self.file_size)?;
-        setrlimit(Resource::Nofile, self.files)?;
+        setrlimit(Resource::Nofile, self.descriptors)?;
         as_found();
         Ok(())
     }

@@ -39,13 +39,18 @@ fn slack(block: *mut u8, size: usize) -> u64 {
 /// Writes an allocation down.
 #[inline(always)]
 pub fn record(call: Call, block: *mut u8, size: usize, align: usize, caller: usize) {
+    record_with(call, block, size, align, slack(block, size), caller);
+}
+
+#[inline(always)]
+fn record_with(call: Call, block: *mut u8, size: usize, align: usize, slack: u64, caller: usize) {
     // (A block that was handed out during the look-up comes before there is anything to write to.)
     thread::allocation(
         call,
         &Allocation {
             address: block as u64,
             size: size as u64,
-            slack: slack(block, size),
+            slack,
             align: align as u64,
             caller: caller as u64,
         },
@@ -210,7 +215,8 @@ unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().pvalloc)(size) };
-    record(Call::Pvalloc, block, size, 0, caller);
+    let slack = if next().has_pvalloc { slack(block, size) } else { 0 };
+    record_with(Call::Pvalloc, block, size, 0, slack, caller);
     block
 }
 

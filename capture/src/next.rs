@@ -10,11 +10,22 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dladdr(address: *const c_void, info: *mut Place) -> c_int;
     fn __errno_location() -> *mut c_int;
 }
 
 // The oldest version of dlsym: the default one of newer glibc would keep us from loading on older.
 core::arch::global_asm!(".symver dlsym, dlsym@GLIBC_2.2.5");
+core::arch::global_asm!(".symver dladdr, dladdr@GLIBC_2.2.5");
+
+/// `Dl_info` of <dlfcn.h>: where an address lies.
+#[repr(C)]
+struct Place {
+    file: *const c_char,
+    base: *const c_void,
+    symbol: *const c_char,
+    symbol_at: *const c_void,
+}
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 const RTLD_LAZY_NOLOAD: c_int = 1 | 4;
@@ -39,6 +50,9 @@ pub struct Next {
     pub pvalloc: Malloc,
     pub posix_memalign: PosixMemalign,
     pub usable_size: UsableSize,
+    /// Whether `pvalloc` is of the library that `usable_size` is of. jemalloc has none, and libc's then
+    /// makes a block that jemalloc knows nothing of.
+    pub has_pvalloc: bool,
 }
 
 struct Table(UnsafeCell<Next>);
@@ -57,6 +71,7 @@ static NEXT: Table = Table(UnsafeCell::new(Next {
     pvalloc: first_malloc,
     posix_memalign: first_posix_memalign,
     usable_size: first_usable_size,
+    has_pvalloc: false,
 }));
 
 /// The next allocator's functions.
@@ -103,9 +118,65 @@ pub fn look_up() -> bool {
     find!(pvalloc, c"pvalloc", Malloc);
     find!(posix_memalign, c"posix_memalign", PosixMemalign);
     find!(usable_size, c"malloc_usable_size", UsableSize);
+    // SAFETY: the look-up's own table.
+    unsafe {
+        let (pvalloc, sizes) = ((*table).pvalloc as usize, (*table).usable_size as usize);
+        (*table).has_pvalloc = library_of(pvalloc) == library_of(sizes);
+    }
+    ask_with_care();
     crate::operators::look_around();
     STATE.store(KNOWN, Ordering::Release);
     true
+}
+
+/// Where the library begins in which an address lies; 0 when that is in none.
+fn library_of(address: usize) -> usize {
+    const NOWHERE: *const c_void = core::ptr::null();
+    let mut place = Place {
+        file: core::ptr::null(),
+        base: NOWHERE,
+        symbol: core::ptr::null(),
+        symbol_at: NOWHERE,
+    };
+    // SAFETY: asks about an address; the answer goes to a place of the right type.
+    if unsafe { dladdr(address as *const c_void, &raw mut place) } == 0 {
+        0
+    } else {
+        place.base as usize
+    }
+}
+
+/// `malloc_usable_size` as the look-up found it.
+static REAL_USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// Puts [`first_question`] before the next `malloc_usable_size`.
+fn ask_with_care() {
+    let table = NEXT.0.get();
+    // SAFETY: the look-up's own table (see `Table`).
+    unsafe {
+        REAL_USABLE_SIZE.store((*table).usable_size as usize, Ordering::Relaxed);
+        (*table).usable_size = first_question;
+    }
+}
+
+/// The first time that an allocator is asked for a size it may have to set itself up, with calls of
+/// `operator new` that lead here again (gperftools does so). Those are not asked about.
+unsafe extern "C" fn first_question(block: *mut u8) -> usize {
+    let table = NEXT.0.get();
+    // SAFETY: the first block of all is asked about, before there are other threads; the word is the
+    // function that the look-up found.
+    unsafe {
+        (*table).usable_size = no_size;
+        let real = REAL_USABLE_SIZE.load(Ordering::Relaxed);
+        let real = core::mem::transmute::<usize, UsableSize>(real);
+        let size = real(block);
+        (*table).usable_size = real;
+        size
+    }
+}
+
+unsafe extern "C" fn no_size(_block: *mut u8) -> usize {
+    0
 }
 
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.

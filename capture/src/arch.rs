@@ -21,6 +21,7 @@ pub const SYS_MUNLOCK: usize = 150;
 pub const SYS_GETTID: usize = 186;
 pub const SYS_PRLIMIT64: usize = 302;
 pub const SYS_READLINK: usize = 89;
+pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
 

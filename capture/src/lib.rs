@@ -19,6 +19,7 @@ mod arch;
 mod children;
 mod exec;
 mod hooks;
+mod leaving;
 mod lifecycle;
 mod limits;
 mod locking;

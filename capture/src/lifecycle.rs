@@ -11,14 +11,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use heaptape_wire::chunk::Owner;
 use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
 use heaptape_wire::note::NoteKind;
-use heaptape_wire::process::{Origin, Registration, SLOT_BYTES, SLOTS, THREADS};
+use heaptape_wire::process::{
+    JOB_BYTES, JOB_VARIABLES, Origin, ProcessSlot, Registration, SLOT_BYTES, SLOTS, SlotState,
+    THREADS,
+};
 use heaptape_wire::session::{
     ARENA_BYTES, Arena, EXTENTS_AT, How, INTENTS, Intent, SESSION_VARIABLE, SLOTS_AT, Stamp,
 };
 
 use crate::arch::{self, syscall};
 use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, ThreadSlot, UNSTAMPED};
-use crate::{exec, limits, modules, next};
+use crate::{exec, leaving, limits, modules, next};
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -175,7 +178,7 @@ fn join() -> bool {
     // SAFETY: a null-terminated array of C strings.
     let joined = unsafe { variable(environment, SESSION_VARIABLE) }
         .is_some_and(|path| limits::make_room() && map_arena(path) && map_private());
-    let recording = joined && register(Origin::Exec);
+    let recording = joined && register(Origin::Exec, environment);
     if recording {
         // SAFETY: as above.
         unsafe { exec::remember(environment) };
@@ -204,15 +207,12 @@ fn first_environment() -> *const *const c_char {
 /// `environment` is a null-terminated array of C strings that outlive the result.
 pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Option<&'a CStr> {
     let mut at = environment;
-    // SAFETY: as promised.
+    // SAFETY: as promised; no byte behind the end of an entry is read.
     unsafe {
         while !(*at).is_null() {
-            let entry = CStr::from_ptr(*at);
-            let bytes = entry.to_bytes();
-            if bytes.len() > name.len()
-                && bytes[..name.len()] == *name.as_bytes()
-                && bytes[name.len()] == b'='
-            {
+            let entry = (*at).cast::<u8>();
+            let mut name_bytes = name.bytes().chain([b'=']).enumerate();
+            if name_bytes.all(|(i, byte)| *entry.add(i) == byte) {
                 return Some(CStr::from_ptr((*at).add(name.len() + 1)));
             }
             at = at.add(1);
@@ -279,8 +279,8 @@ fn map_private() -> bool {
 /// How long a process waits for another one to end when all slots are taken.
 const FULL_MS: u64 = 200;
 
-/// Takes a process slot and says who we are.
-fn register(origin: Origin) -> bool {
+/// Takes a process slot and says who we are; `environment` is that of a new program, or null.
+fn register(origin: Origin, environment: *const *const c_char) -> bool {
     let session = arena().session();
     // In a sandbox nobody is asked: after a fork the only thread has the number of the process.
     let pid = match origin {
@@ -298,6 +298,7 @@ fn register(origin: Origin) -> bool {
         fork: arch::fork_word() as u32,
         order: session.registered.fetch_add(1, Ordering::AcqRel),
         namespace: pid_namespace() as u64,
+        time: session.clock(),
     };
     STATE.namespace.store(registration.namespace as usize, Ordering::Relaxed);
     STAMPING.store(UNSTAMPED, Ordering::Relaxed);
@@ -313,6 +314,8 @@ fn register(origin: Origin) -> bool {
                 let private = unsafe { &*PRIVATE.load(Ordering::Relaxed) };
                 private.next_thread.store(0, Ordering::Relaxed);
                 private.registered.store(1, Ordering::Relaxed);
+                // SAFETY: null, or the environment of this program.
+                unsafe { tell_job(slot, environment) };
                 slot.register(&registration);
                 return true;
             }
@@ -340,10 +343,37 @@ fn pid_namespace() -> usize {
     digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
 
+/// Says which place in a parallel job the environment tells of.
+///
+/// # Safety
+/// `environment` is null or a null-terminated array of C strings.
+unsafe fn tell_job(slot: &ProcessSlot, environment: *const *const c_char) {
+    if environment.is_null() {
+        return;
+    }
+    let mut left = JOB_BYTES;
+    let variables = JOB_VARIABLES.iter().filter_map(|name| {
+        // SAFETY: as promised.
+        let value = unsafe { variable(environment, name) }?.to_bytes();
+        left = left.checked_sub(name.len() + value.len() + 2)?;
+        Some(name.bytes().chain([b'=']).chain(value.iter().copied()).chain([0]))
+    });
+    slot.set_job(variables.flatten());
+}
+
+/// Whether this is the process that registered, and not one that a vfork lent its memory to.
+pub fn is_itself() -> bool {
+    is_recording() && {
+        let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
+        STATE.sandboxed.load(Ordering::Relaxed) != 0
+            || slot.state() == SlotState::Live(arch::ask(arch::SYS_GETPID))
+    }
+}
+
 /// Makes a forked child a process of its own.
 fn register_fork() -> bool {
     arch::set_thread_word(0);
-    let recording = register(Origin::Fork);
+    let recording = register(Origin::Fork, core::ptr::null());
     if recording {
         modules::forget();
     } else {
@@ -592,11 +622,11 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
     }
     modules::refresh();
     follow_forks();
+    leaving::follow();
 }
 
 unsafe extern "C" fn end() {
     modules::refresh();
-    thread::note(NoteKind::Exit, 0, &[], &[]);
 }
 
 #[used]

@@ -368,6 +368,13 @@ pub fn note(kind: NoteKind, caller: usize, args: &[u64], text: &[u8]) {
     unsafe { write(slot, |out| note::put_note(out, kind, caller as u64, args, text, stamp)) };
 }
 
+/// Whether the calling thread is in the middle of a record: a signal handler came between.
+pub fn is_busy() -> bool {
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    // SAFETY: a slot, once given to a thread, stays mapped and is only touched by that thread.
+    unsafe { !slot.is_null() && (*slot).room == 0 && !(*slot).chunk.is_null() }
+}
+
 /// The slow way to a ready slot: joins the session, gives the thread a slot, takes the next chunk,
 /// moves the thread's clock.
 #[cold]

@@ -1,5 +1,6 @@
 // crowd THREADS PROCESSES CALLS: every thread of every process makes CALLS pairs of malloc and free, waits until all
-// have done so, and makes them again. So all are alive at once, and each has written something by then.
+// have done so and a while longer, and makes them again. So all are alive at once, and each has written something by
+// then, and what is taken for gone is not.
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,6 +22,7 @@ static void work(void) {
 static void *run(void *arg) {
     work();
     pthread_barrier_wait(all);
+    usleep(200000);
     work();
     return arg;
 }

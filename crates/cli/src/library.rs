@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use heaptape_proc::elf::{self, Executable, Form};
 
 /// The library, as `build.rs` made it.
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptape.so"));
@@ -22,7 +23,14 @@ const OVERRIDE: &str = "HEAPTAPE_CAPTURE";
 pub(crate) fn path() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(OVERRIDE).map(PathBuf::from) {
         if !path.is_file() {
-            bail!("{OVERRIDE} names {}, which is not a file", path.display());
+            bail!("{OVERRIDE} names {}, which is not a file; nothing was started", path.display());
+        }
+        if !is_library(&path) {
+            // The loader would say so in the program's own output, and start it all the same.
+            bail!(
+                "{OVERRIDE} names {}, which is not a shared library of this system; nothing was started",
+                path.display()
+            );
         }
         return path.canonicalize().with_context(|| format!("cannot find {}", path.display()));
     }
@@ -37,6 +45,10 @@ pub(crate) fn path() -> Result<PathBuf> {
         "there is no place for the capture library ({}); set XDG_CACHE_HOME to a directory that you may write and run programs from",
         refusals.join("; ")
     )
+}
+
+fn is_library(path: &Path) -> bool {
+    matches!(elf::kind(path), Ok(Executable::Elf(elf)) if elf.form == Form::Library && elf.target.is_ours())
 }
 
 /// Directories to try, in order.

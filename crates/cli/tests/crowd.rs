@@ -6,7 +6,7 @@ mod harness;
 use harness::compile::program;
 use harness::running::{Outcome, run};
 use harness::tape::{self, number};
-use harness::{record, scratch, skip};
+use harness::{HEAPTAPE, record, scratch, skip};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::Command;
@@ -63,6 +63,29 @@ fn hundreds_of_processes_at_once() {
 fn hundreds_of_threads_in_each_of_many_processes() {
     if let Some((info, _)) = crowd(40, 50, 200) {
         assert_whole(&info, 40, 50, 200);
+    }
+}
+
+#[test]
+fn more_processes_than_descriptors() {
+    let (folder, crowd) = (scratch(), program("crowd"));
+    let file = folder.path().join("x.tape");
+    // The hard limit holds for heaptape, too; the soft one must stay what it is for the command.
+    for limits in ["ulimit -Sn 60", "ulimit -Sn 60; ulimit -Hn 60"] {
+        let script = format!(
+            "{limits}; exec \"$0\" record --quiet -o \"$1\" -- sh -c '\"$0\" 1 150 100; r=$?; ulimit -n; exit $r' \"$2\""
+        );
+        let words = [OsStr::new(HEAPTAPE), file.as_os_str(), crowd.as_os_str()];
+        let outcome = run(Command::new("sh").args(["-c", &script]).args(words));
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (0, &b"60\n"[..]), "{limits}");
+        let info = tape::info(&file);
+        tape::assert_sound(&info);
+        let rows = info["processes"].as_array().expect("rows");
+        let threads: Vec<_> = rows.iter().filter(|row| row["threads"] == 2).collect();
+        assert_eq!(threads.len(), 150, "{limits}");
+        for row in threads {
+            assert!(number(row, "/calls/malloc") >= 200, "{limits}: {row}");
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::running::{Outcome, run};
+use harness::running::{Outcome, Running, run, until_file_has};
 use harness::{
-    HEAPTAPE, heaptape, may_mount, one_sentence, record, record_loop, scratch, skip, tape,
+    HEAPTAPE, LIMIT, heaptape, may_mount, one_sentence, record, record_loop, scratch, skip, tape,
 };
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -153,6 +153,130 @@ fn a_disk_that_fills_up_in_mid_run() {
     one_sentence(&outcome);
     let events = tape::assert_ended_early(&folder.path().join("x.tape"), &"disk-full".into());
     assert!(events > 1000, "{events} events");
+}
+
+#[test]
+fn a_small_disk_keeps_what_fits() {
+    if !may_mount() {
+        return skip("a small disk needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs -o size=$4 tmpfs \"$1\" || exit 99; \
+                  \"$HEAPTAPE\" record --quiet -o \"$1/x.tape\" -- \"$2\" \"$3/progress\" 4 0 50 300000; status=$?; \
+                  cp \"$1/x.tape\" \"$3/\"; exit $status";
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    for kib in [64u64, 128, 256] {
+        let size = format!("{kib}k");
+        let outcome =
+            in_namespace(script, &[&disk, &program("loop"), folder.path(), Path::new(&size)]);
+        assert_eq!(outcome.code(), 7, "{}", outcome.stderr_text());
+        one_sentence(&outcome);
+        let file = folder.path().join("x.tape");
+        let events = tape::assert_ended_early(&file, &"disk-full".into());
+        let bytes = fs::metadata(&file).expect("the tape").len();
+        assert!(bytes >= kib << 9, "{size}: {bytes} bytes of it are used");
+        assert!(events > 2000, "{size}: {events} events");
+    }
+}
+
+#[test]
+fn two_recordings_onto_one_file_do_not_spoil_it() {
+    let folder = scratch();
+    let (file, go) = (folder.path().join("x.tape"), folder.path().join("go"));
+    let script = "echo started; while [ ! -e \"$0\" ]; do sleep 0.02; done; exit 3";
+    let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), go.as_os_str()];
+    let first = Running::start(&mut record(&file, &[], &words));
+    assert!(until_file_has(&first.stdout_path(), "started", LIMIT));
+    for _ in 0..3 {
+        let outcome = run(&mut record(&file, &[], &["echo", "second"].map(OsStr::new)));
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (125, &b""[..]));
+        let sentence = one_sentence(&outcome);
+        assert!(
+            sentence.contains("another recording") && sentence.contains("x.tape"),
+            "{sentence}"
+        );
+    }
+    fs::write(&go, "").expect("a file");
+    assert_eq!(first.finish(LIMIT).code(), 3);
+    let outcome = run(heaptape(["info", "--json", "--verify"]).arg(&file));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    tape::assert_sound(&outcome.json());
+    let outcome = run(&mut record(&file, &[], &["true"].map(OsStr::new)));
+    assert_eq!(outcome.code(), 0, "its lock is gone: {}", outcome.stderr_text());
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_named_and_nothing_is_started() {
+    // Root may lift any limit, so another user has to try.
+    let folder = scratch();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("its mode");
+    let as_another = |script: &str| {
+        let mut command = Command::new("bash");
+        if rustix::process::geteuid().is_root() {
+            command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "bash"]);
+        }
+        let library = run(&mut heaptape(["capture-path"])).stdout;
+        let library = String::from_utf8(library).expect("a path");
+        command.args(["-c", script, HEAPTAPE]).arg(folder.path().join("x.tape"));
+        command.env_remove("LD_PRELOAD").env("HEAPTAPE_CAPTURE", library.trim_end());
+        run(&mut command)
+    };
+    if as_another("\"$0\" --version && : >\"$1\"").code() != 0 {
+        return skip("another user can't reach the folder of the tests");
+    }
+    for limit in ["ulimit -f", "ulimit -n", "ulimit -u"] {
+        let least = if limit.ends_with('u') { 1 } else { 6 };
+        let script = format!("{limit} {least} && exec \"$0\" record -o \"$1\" -- echo started");
+        let outcome = as_another(&script);
+        assert_eq!(outcome.code(), 125, "{limit}: {}", outcome.stderr_text());
+        assert_eq!(outcome.stdout, b"", "{limit}");
+        let sentence = one_sentence(&outcome);
+        let both = sentence.contains(limit) && sentence.contains("nothing was started");
+        assert!(both, "{limit}: {sentence}");
+    }
+}
+
+#[test]
+fn what_stops_a_recording_from_starting_is_told_in_one_line() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let outcome = run(&mut record(&file, &[], &[OsStr::new("")]));
+    assert_eq!(outcome.code(), 127);
+    assert!(one_sentence(&outcome).contains("empty"), "{}", outcome.stderr_text());
+    let outcome = run(&mut record(&file, &[], &[OsStr::new("no\nsuch")]));
+    assert_eq!(outcome.code(), 127);
+    assert!(one_sentence(&outcome).contains("no\\nsuch"), "{}", outcome.stderr_text());
+
+    let mut command = record(&folder.path().join("%r.tape"), &[], &[OsStr::new("true")]);
+    for variable in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"] {
+        command.env_remove(variable);
+    }
+    let outcome = run(&mut command);
+    assert_eq!(outcome.code(), 125);
+    assert!(one_sentence(&outcome).contains("nothing was started"), "{}", outcome.stderr_text());
+
+    for library in ["/etc/passwd", "/bin/true", "/nonexistent"] {
+        let mut command = record(&file, &[], &["echo", "started"].map(OsStr::new));
+        let outcome = run(command.env("HEAPTAPE_CAPTURE", library));
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (125, &b""[..]), "{library}");
+        assert!(one_sentence(&outcome).contains(library), "{}", outcome.stderr_text());
+    }
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_named_with_the_way_out() {
+    if !may_mount() {
+        return skip("a read-only directory, for root, needs the right to mount");
+    }
+    let folder = scratch();
+    let script = "mount -t tmpfs -o ro tmpfs \"$1\" && cd \"$1\" && exec \"$HEAPTAPE\" record -- echo started";
+    let outcome = in_namespace(script, &[folder.path()]);
+    assert_eq!((outcome.code(), outcome.stdout.as_slice()), (125, &b""[..]));
+    let sentence = one_sentence(&outcome);
+    assert!(sentence.contains("-o FILE") && !sentence.contains(".heaptape"), "{sentence}");
 }
 
 #[test]

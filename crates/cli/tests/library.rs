@@ -21,7 +21,7 @@ const EXPORTS: &str = "
     execve execv execvp execvpe execl execlp execle fexecve posix_spawn posix_spawnp
     MPI_Init MPI_Init_thread";
 /// Allowed beside them: other ways to the same ends, and what tells how a child ended.
-const ALSO: &str = "wait wait3 wait4 waitid waitpid dlmopen thrd_create execveat fork vfork _Fork mpi_init_ mpi_init_thread_ mpi_init_f08_ mpi_init_thread_f08_
+const ALSO: &str = "wait wait3 wait4 waitid waitpid dlmopen thrd_create execveat _exit _Exit quick_exit fork vfork _Fork mpi_init_ mpi_init_thread_ mpi_init_f08_ mpi_init_thread_f08_
     getrlimit getrlimit64 setrlimit setrlimit64 prlimit prlimit64 mlockall __asan_default_options";
 
 struct Library {

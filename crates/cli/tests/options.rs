@@ -40,6 +40,44 @@ fn no_wait_ends_with_the_command_and_leaves_the_daemon_alone() {
 }
 
 #[test]
+fn without_waiting_a_tape_is_complete_only_if_nobody_went_on() {
+    let folder = scratch();
+    let (file, go) = (folder.path().join("x.tape"), folder.path().join("go"));
+    let waits = "(while [ ! -e \"$0\" ]; do sleep 0.02; done) & exit 0";
+    for (script, complete) in [(waits, false), ("ls /; (ls /) & wait", true), ("exit 0", true)] {
+        let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), go.as_os_str()];
+        let outcome = run(&mut record(&file, &["--no-wait"], &words));
+        assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+        let info = tape::info_outcome(&file).json();
+        assert_eq!(info["complete"], complete, "{script}: {info}");
+        assert_eq!(info["ended"].is_null(), complete, "{script}: {info}");
+        assert_eq!((number(&info, "/lost"), number(&info, "/order_faults")), (0, 0), "{info}");
+    }
+    fs::write(&go, "").expect("a file");
+}
+
+#[test]
+fn a_limit_that_leaves_no_room_is_refused_with_the_least_that_does() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let words = ["ls", "-lR", "/usr/include"].map(OsStr::new);
+    let mut least = String::new();
+    for limit in ["0", "1", "300", "4K", "16383"] {
+        let outcome = run(&mut record(&file, &["--max-size", limit], &words));
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (125, &b""[..]), "{limit}");
+        let sentence = one_sentence(&outcome);
+        let told = sentence.split("needs ").nth(1).and_then(|rest| rest.split(';').next());
+        least = told.expect("the least").to_owned();
+        assert!(!file.exists(), "{limit}: nothing was started");
+    }
+    let outcome = run(&mut record(&file, &["--max-size", &least], &words));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let events = tape::assert_ended_early(&file, &"max-size".into());
+    assert!(events > 100, "{events} events");
+    assert_eq!(tape::info_outcome(&file).json()["command"][0], "ls");
+}
+
+#[test]
 fn a_signal_ends_a_recording_that_waits_for_a_daemon_and_leaves_that_alone() {
     let folder = scratch();
     let (file, pid) = (folder.path().join("x.tape"), folder.path().join("pid"));
@@ -56,7 +94,7 @@ fn a_signal_ends_a_recording_that_waits_for_a_daemon_and_leaves_that_alone() {
     let lives = kill_process(daemon.expect("a pid"), Signal::KILL).is_ok();
     assert_eq!(outcome.code(), 4, "the command's own status: {}", outcome.stderr_text());
     assert!(lives, "the daemon goes on");
-    tape::assert_sound(&tape::info(&file));
+    tape::assert_ended_early(&file, &"processes-went-on".into());
 }
 
 #[test]
@@ -150,4 +188,21 @@ fn info_in_words_names_what_was_recorded() {
     assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
     let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
     assert!(text.contains("peak") && text.contains("malloc"), "{text}");
+}
+
+#[test]
+fn a_rank_is_on_the_tape_however_short_the_program() {
+    let folder = scratch();
+    let file = folder.path().join("x-%r.tape");
+    let variables = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    for (rank, variable) in variables.iter().cycle().take(20).enumerate() {
+        let mut command = record(&file, &[], &["true"].map(OsStr::new));
+        for variable in variables {
+            command.env_remove(variable);
+        }
+        let outcome = run(command.env(variable, rank.to_string()));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let info = tape::info(&folder.path().join(format!("x-{rank}.tape")));
+        assert_eq!(info["processes"][0]["rank"], rank, "{variable}: {info}");
+    }
 }

@@ -129,7 +129,7 @@ fn nginx_with_workers_that_drop_their_rights_and_are_replaced() {
         let held = TcpListener::bind("127.0.0.1:0").expect("a port");
         held.local_addr().expect("its number").port()
     };
-    let body: Vec<u8> = (0..200_000u32).map(|i| (33 + i * i % 90) as u8).collect();
+    let body: Vec<u8> = (0..200_000u32).map(|i| (33 + i.wrapping_mul(i) % 90) as u8).collect();
     fs::write(place.join("page"), &body).expect("a page");
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let temporary = ["client_body", "proxy", "fastcgi", "scgi", "uwsgi"]

@@ -7,7 +7,7 @@ use harness::compile::program;
 use harness::running::{Running, run, until, until_file_has};
 use harness::tape::{self, number};
 use harness::{LIMIT, record, record_loop, scratch};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -208,6 +208,33 @@ fn a_signal_to_heaptape_reaches_the_command() {
     let info = tape::info(&file);
     assert_eq!(info["complete"], true, "{info}");
     assert_eq!(info["processes"][0]["exit"]["signal"], 15, "{info}");
+}
+
+#[test]
+fn a_signal_to_the_group_at_any_moment_of_the_start_leaves_nothing_behind() {
+    let folder = scratch();
+    let marker = folder.path().join("marker");
+    let script = "sh -c 'sleep 0.6; touch \"$0\"' \"$0\"; true";
+    let words = ["sh".as_ref(), "-c".as_ref(), script.as_ref(), marker.as_os_str()];
+    for step in 0..60 {
+        let running = Running::start(&mut record(&folder.path().join("x.tape"), &[], &words));
+        sleep(Duration::from_micros(250 * step));
+        kill_process_group(running.pid(), Signal::HUP).expect("our own group");
+        let outcome = running.finish(LIMIT);
+        assert_eq!(outcome.code(), 129, "{step}: {}", outcome.stderr_text());
+        assert!(!marker.exists(), "after {} us a process went on", 250 * step);
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_from_the_start_stays_so() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let script = "trap '' HUP; exec \"$0\" record --quiet -o \"$1\" -- sh -c 'kill -HUP $$; kill -HUP $PPID; echo alive'";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, harness::HEAPTAPE]).arg(&file).env_remove("LD_PRELOAD");
+    let outcome = run(&mut command);
+    assert_eq!((outcome.code(), outcome.stdout.as_slice()), (0, &b"alive\n"[..]));
 }
 
 #[test]

@@ -180,3 +180,21 @@ fn programs_of_other_c_libraries_and_architectures_run_and_are_named() {
         }
     }
 }
+
+#[test]
+fn what_was_recorded_is_never_listed_as_not_recorded() {
+    // Forks of forks that become programs and are gone at once, many of them in one round.
+    let pipeline = "for i in $(seq 150); do x=$(readlink none$i | cat); done";
+    let at_once = "for i in $(seq 150); do (/bin/true; /bin/true) & done; wait";
+    let pool = "import multiprocessing as m\n\
+                for i in range(4):\n with m.get_context('spawn').Pool(4) as p: p.map(abs, range(40))\n";
+    let commands = [["bash", "-c", pipeline], ["sh", "-c", at_once], ["python3", "-c", pool]];
+    for command in commands {
+        for _ in 0..3 {
+            let (info, outcome) = recorded(&command.map(OsStr::new));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            tape::assert_sound(&info);
+            assert_eq!(info["uncovered"], serde_json::json!([]), "{command:?}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Processes as they come: programs that were started, copies that were forked.
 
-use heaptape_proc::{Job, launcher, read};
+use heaptape_proc::{Job, job, launcher, read};
 use heaptape_tape::{Error, ForkPoint, Origin, Placement, ProcessNumber, ProcessStart};
 use heaptape_wire::process::{self as wire, Registration, SlotState};
 
@@ -27,10 +27,10 @@ impl Recorder {
 
     pub(crate) fn admit(&mut self, arrivals: &[(u16, u32, Registration)]) -> Result<bool, Error> {
         let mut any = false;
-        let mut later: Vec<(u64, u32)> = Vec::new();
+        self.coming.clear();
         for &(slot, generation, registration) in arrivals {
-            let who = (registration.namespace, registration.pid);
-            if later.contains(&who) {
+            let who = self.namespaces.who(registration.namespace, registration.pid);
+            if self.coming.contains(&who) {
                 // The same process as another program: first comes first.
                 continue;
             }
@@ -40,7 +40,7 @@ impl Recorder {
             };
             any |= admitted;
             if !admitted {
-                later.push(who);
+                self.coming.push(who);
             }
         }
         Ok(any)
@@ -69,19 +69,14 @@ impl Recorder {
             }
             None => self.number_of(Who { pid: registration.ppid, ..who }),
         };
-        // One that is gone already has no environment any more.
         let joined = pid.and_then(|pid| self.joined.remove(&pid)).unwrap_or_default();
-        let job = pid.and_then(launcher::job_of).or(joined.job);
+        let job = self.job_of(slot, pid).or(joined.job);
         let rank = job.as_ref().map(|job| job.rank);
-        let time = self.clock.now();
+        let time = u64::from(registration.time);
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
-        self.start_process(
-            (slot, generation),
-            start,
-            Identity { who, pid, job },
-            registration.order,
-        )?;
+        let identity = Identity { who, pid, job };
+        self.start_process((slot, generation), start, identity, registration.order)?;
         if let Some(process) = self.processes.last_mut() {
             process.watch = process.watch.take().or(joined.watch);
         }
@@ -121,15 +116,11 @@ impl Recorder {
             None => self.tape.fork_point(number).ok(),
         };
         let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
-        let (parent, time) = (Some(number), self.clock.now());
+        let (parent, time) = (Some(number), u64::from(registration.time));
         let number = pid.unwrap_or(who.pid);
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
-        self.start_process(
-            (slot, generation),
-            start,
-            Identity { who, pid, job },
-            registration.order,
-        )?;
+        let identity = Identity { who, pid, job };
+        self.start_process((slot, generation), start, identity, registration.order)?;
         self.drop_points(point)?;
         Ok(true)
     }
@@ -200,6 +191,21 @@ impl Recorder {
         }
     }
 
+    /// A program's place in a parallel job: what its environment tells, as the library has left it in
+    /// the slot. Only a name that the launcher does not give is asked of the system, which may be too
+    /// late for that.
+    fn job_of(&self, slot: u16, pid: Option<u32>) -> Option<Job> {
+        let bytes: Vec<u8> = self.arena.arena().slot(slot as usize).job().collect();
+        let mut job = job::find(|name| {
+            bytes.split(|&byte| byte == 0).find_map(|entry| {
+                let (key, value) = str::from_utf8(entry).ok()?.split_once('=')?;
+                (key == name).then(|| value.to_owned())
+            })
+        })?;
+        job.id = job.id.or_else(|| launcher::job_of(pid?)?.id);
+        Some(job)
+    }
+
     pub(crate) fn number_of(&self, who: Who) -> Option<ProcessNumber> {
         let is_it = |&&i: &&usize| self.processes[i].who == who;
         self.live.iter().rev().find(is_it).map(|&i| self.processes[i].number)
@@ -213,5 +219,27 @@ fn placement(job: &Job) -> Placement {
         job: job.id.clone().unwrap_or_default(),
         host: job.host.clone().unwrap_or_default(),
         launcher: job.launcher.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_tells_all_variables_that_are_asked_for() {
+        let mut missing = Vec::new();
+        for rank in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"] {
+            // Nothing but the rank: every other variable is asked for as well.
+            let asked = std::cell::RefCell::new(Vec::new());
+            job::find(|name| {
+                if !wire::JOB_VARIABLES.contains(&name) {
+                    asked.borrow_mut().push(name.to_owned());
+                }
+                (name == rank).then(|| "0".to_owned())
+            });
+            missing.extend(asked.into_inner());
+        }
+        assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use heaptape_tape::{Error, Uncovered};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::Owner;
-use heaptape_wire::process::{self as wire, Registration};
+use heaptape_wire::process as wire;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, SharedArena};
@@ -30,15 +30,8 @@ impl Recorder {
             self.look_twice();
         }
         for place in gone {
+            let exit = self.exit_of(place, root);
             let process = &mut self.processes[place];
-            let exit = match root {
-                Some((pid, exit)) if pid == process.start.pid => Some(exit),
-                _ => exit::status(process.pid, process.watch.as_ref()).or_else(|| {
-                    let here = self.namespaces.here(process.start.pid);
-                    let told = self.statuses.remove(&process.who);
-                    told.or_else(|| self.statuses.remove(&here)).map(Exit::from_wait_status)
-                }),
-            };
             let gone_at = *process.gone.get_or_insert_with(Instant::now);
             if exit.is_none() && gone_at.elapsed() < EXIT_GRACE && self.ended.is_none() {
                 // Dead and drained at the end; the kernel tells its status when it is reaped.
@@ -49,6 +42,35 @@ impl Recorder {
             any = true;
         }
         Ok(any)
+    }
+
+    /// How a process that is gone has ended, as far as that is known by now.
+    fn exit_of(&mut self, place: usize, root: Option<(u32, Exit)>) -> Option<Exit> {
+        let process = &self.processes[place];
+        // Taken in any case: another process may get the number.
+        let by_number = self.statuses.remove(&self.namespaces.here(process.start.pid));
+        let told = self.statuses.remove(&process.who).or(by_number).map(Exit::from_wait_status);
+        match root {
+            Some((pid, exit)) if pid == process.start.pid => Some(exit),
+            _ => exit::status(process.pid, process.watch.as_ref()).or(told),
+        }
+    }
+
+    /// At the end of the recording: ends the rows that are open. True when a process goes on.
+    pub(crate) fn finish_all(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
+        let mut goes_on = self.has_newcomers();
+        for place in self.live.clone() {
+            if is_gone(&self.processes[place]) {
+                let exit = self.exit_of(place, root);
+                let process = &mut self.processes[place];
+                process.gone.get_or_insert_with(Instant::now);
+                process.exit = exit.unwrap_or_default();
+            } else {
+                goes_on = true;
+            }
+            self.finish_process(place)?;
+        }
+        Ok(goes_on)
     }
 
     pub(crate) fn finish_process(&mut self, place: usize) -> Result<(), Error> {
@@ -114,30 +136,30 @@ impl Recorder {
         self.arena.arena().slot(slot as usize).offer(generation + 1);
     }
 
-    /// Names announced programs that are missing; those among the `arrivals`, admitted or not, are here.
-    pub(crate) fn judge_intents(
-        &mut self,
-        arrivals: &[(u16, u32, Registration)],
-    ) -> Result<(), Error> {
+    pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
         let mut found: Vec<Missed> = Vec::new();
-        let (programs, namespaces) = (&self.programs, &self.namespaces);
-        let arrived = |who| {
-            let programs =
-                arrivals.iter().map(|(_, _, r)| r).filter(|r| r.origin == wire::Origin::Exec);
-            let its = programs.filter(|r| namespaces.who(r.namespace, r.pid) == who);
-            its.map(|r| r.order).max()
-        };
+        let programs = &self.programs;
         self.intents.judge(
             self.arena.arena(),
-            |who| programs.get(&who).copied().max(arrived(who)),
+            &self.coming,
+            |who| programs.get(&who).copied(),
             |missed| found.push(missed),
         );
-        for Missed { uncovered, is_replaced } in found {
-            self.name_uncovered(&uncovered)?;
+        for missed in found {
+            let gone = match missed {
+                Missed::Replaced(uncovered) => {
+                    self.name_uncovered(&uncovered)?;
+                    continue;
+                }
+                Missed::Gone(uncovered) => {
+                    self.name_uncovered(&uncovered)?;
+                    uncovered.pid
+                }
+                Missed::Overdue(pid) => pid,
+            };
             // Its row before the exec, if it had one, ends here.
-            let before =
-                self.live.iter().copied().find(|&i| self.processes[i].start.pid == uncovered.pid);
-            if let Some(place) = before.filter(|_| !is_replaced) {
+            let before = self.live.iter().copied().find(|&i| self.processes[i].start.pid == gone);
+            if let Some(place) = before {
                 self.finish_process(place)?;
             }
         }
@@ -171,15 +193,23 @@ impl Recorder {
         found.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
     }
 
+    /// At the end: names those that live and were never recorded.
+    pub(crate) fn name_overdue(&mut self) -> Result<(), Error> {
+        let mut overdue = self.intents.overdue();
+        let is_registered = |pid| self.processes.iter().any(|process| process.start.pid == pid);
+        overdue.extend(self.strays.rest(is_registered));
+        overdue.iter().try_for_each(|uncovered| self.name_uncovered(uncovered))
+    }
+
     pub(crate) fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
         self.uncovered += 1;
         self.tape.uncovered(uncovered)
     }
 }
 
-/// Whether a process has ended: its descriptor is readable, or there never was one.
-fn is_gone(process: &Process) -> bool {
-    let Some(fd) = &process.watch else { return true };
+/// Whether a process has ended: its descriptor is readable, or, without one, /proc says so.
+pub(crate) fn is_gone(process: &Process) -> bool {
+    let Some(fd) = &process.watch else { return process.pid.is_none_or(exit::has_ended) };
     let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)

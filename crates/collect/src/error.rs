@@ -8,13 +8,13 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such command.
-    #[error("cannot run {command}: there is no such command")]
+    #[error("cannot run {}: there is no such command", named(command))]
     NotFound {
         /// The command as it was given.
         command: String,
     },
     /// The command is there but can't be run.
-    #[error("cannot run {command}: {why}")]
+    #[error("cannot run {}: {why}", named(command))]
     NotExecutable {
         /// The command as it was given.
         command: String,
@@ -28,6 +28,30 @@ pub enum Error {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// No tape can be created in the directory that is taken where no file is named.
+    #[error("cannot write a tape in the directory {directory}: {source}; nothing was started")]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another recording writes the tape.
+    #[error("cannot write the tape {path}: another recording is writing it; nothing was started")]
+    Taken {
+        /// Where it was to be.
+        path: PathBuf,
+    },
+    /// The tape may not become large enough to tell anything.
+    #[error(
+        "cannot write a tape of at most {allowed} bytes: one of this command needs {least}; nothing was started"
+    )]
+    TooSmall {
+        /// The bytes that it may have.
+        allowed: u64,
+        /// The fewest that are of use.
+        least: u64,
     },
     /// The tape was to go to something that is no file.
     #[error("cannot write the tape {path}: it is not a regular file; nothing was started")]
@@ -47,7 +71,7 @@ pub enum Error {
     #[error("{0}")]
     Joined(String),
     /// No memory that can be shared with the program.
-    #[error("cannot set up shared memory ({what}): {source}; nothing was started")]
+    #[error("cannot set up shared memory ({what}): {source}{}; nothing was started", limit(source))]
     Arena {
         /// Which step failed.
         what: &'static str,
@@ -58,11 +82,26 @@ pub enum Error {
     #[error("the recording could not be written: {0}")]
     Tape(#[from] heaptape_tape::Error),
     /// A system call that does not fail on a working system failed.
-    #[error("{what} failed: {source}")]
+    #[error("{what} failed: {source}{}; nothing was started", limit(source))]
     System {
         /// The call.
         what: &'static str,
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// A command's name as it may stand in a sentence.
+fn named(command: &str) -> &str {
+    if command.is_empty() { "a command whose name is empty" } else { command }
+}
+
+/// The limit that such an error comes from, as the shell names it.
+fn limit(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EFBIG) => " (the limit on the size of files, ulimit -f, is too low)",
+        Some(libc::EMFILE) => " (the limit on open files, ulimit -n, is too low)",
+        Some(libc::EAGAIN) => " (the limit on processes, ulimit -u, is too low)",
+        _ => "",
+    }
 }

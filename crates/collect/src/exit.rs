@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags};
+use heaptape_proc::read;
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
 
 /// How a process ended. Both are `None` where the kernel would not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -33,10 +34,26 @@ impl From<std::process::ExitStatus> for Exit {
     }
 }
 
-/// A descriptor that becomes readable when the process ends; `None` when it has ended already.
+/// Descriptors that are kept for reading /proc.
+const SPARE_DESCRIPTORS: u64 = 24;
+
+/// A descriptor that becomes readable when the process ends; `None` when it has ended already, or when
+/// there are too many descriptors.
 pub(crate) fn watch(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+    let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (fd.as_raw_fd() as u64 + SPARE_DESCRIPTORS < limit).then_some(fd)
+}
+
+/// Whether a process has ended, asked without a descriptor. A main thread may have ended alone; what
+/// can't be read for want of descriptors or memory is not gone.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    match read::stat(pid) {
+        Ok(stat) => stat.state == 'Z' && read::tasks(pid).map_or(true, |tasks| tasks.len() <= 1),
+        Err(heaptape_proc::Error::NoProcess { .. } | heaptape_proc::Error::Missing { .. }) => true,
+        Err(_) => false,
+    }
 }
 
 /// `struct pidfd_info` of <linux/pidfd.h>, its first version.
@@ -64,7 +81,7 @@ pub(crate) fn status(pid: Option<u32>, watch: Option<&OwnedFd>) -> Option<Exit> 
         (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
     });
     let status = reaped.or_else(|| {
-        let stat = heaptape_proc::read::stat(pid?).ok()?;
+        let stat = read::stat(pid?).ok()?;
         (stat.state == 'Z').then_some(stat.exit_code).flatten()
     })?;
     Some(Exit::from_wait_status(status))
@@ -94,7 +111,9 @@ mod tests {
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
+        assert!(has_ended(child.id()) && !has_ended(std::process::id()));
         child.wait().unwrap();
+        assert!(has_ended(child.id()));
         assert_eq!(seen, Some(Exit { code: Some(7), signal: None }));
     }
 }

@@ -1,6 +1,7 @@
 //! Announced execs: a process that announced one, and then did not register again, runs a program
 //! that the capture library could not get into. It is named, with the reason; so is one that became
-//! a covered program in its turn.
+//! a covered program in its turn. While the process lives it may still register, however slow the
+//! system is: it is named when it has ended, or when the recording does.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -10,9 +11,9 @@ use heaptape_tape::Uncovered;
 use heaptape_wire::session::{Arena, How, INTENTS};
 
 use crate::namespace::{Namespaces, Who};
-use crate::obstacle;
+use crate::{exit, obstacle};
 
-/// How long a new program may take to register before it counts as uncovered.
+/// How long a new program may take to register before nobody waits for it any more.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// An announcement that has been seen.
@@ -27,14 +28,18 @@ struct Open {
     how: How,
     since: Instant,
     is_gone: bool,
-    reported: bool,
+    /// What it is named as, once it is overdue and unless it registers after all.
+    overdue: Option<Uncovered>,
 }
 
 /// A program that the capture library did not get into.
-pub(crate) struct Missed {
-    pub(crate) uncovered: Uncovered,
-    /// Whether its process has become a covered program since.
-    pub(crate) is_replaced: bool,
+pub(crate) enum Missed {
+    /// So it seems: the process lives, and what it was before it is no more.
+    Overdue(u32),
+    /// The process has ended.
+    Gone(Uncovered),
+    /// The process has become a covered program since.
+    Replaced(Uncovered),
 }
 
 /// All open announcements, by their place in the arena.
@@ -66,7 +71,7 @@ impl Intents {
         let is_unseen = |(index, place): (usize, &Option<Open>)| {
             place.is_none() && arena.intent(index).pid().is_some()
         };
-        self.open.iter().flatten().chain(&self.expected).any(|open| !open.reported)
+        self.open.iter().flatten().chain(&self.expected).any(|open| open.overdue.is_none())
             || self.open.iter().enumerate().any(is_unseen)
     }
 
@@ -84,8 +89,7 @@ impl Intents {
     /// What they registered is then among the arrivals.
     pub(crate) fn notice_gone(&mut self) {
         for open in self.open.iter_mut().flatten().chain(&mut self.expected) {
-            let stat = open.pid.and_then(|pid| heaptape_proc::read::stat(pid).ok());
-            open.is_gone = stat.is_none_or(|stat| stat.state == 'Z');
+            open.is_gone = open.pid.is_none_or(exit::has_ended);
         }
     }
 
@@ -109,22 +113,31 @@ impl Intents {
     }
 
     /// Third, after the arrivals were admitted: which announcements are settled, and which processes
-    /// are not covered.
+    /// are not covered. Those in `coming` have registered and could not be admitted yet.
     pub(crate) fn judge(
         &mut self,
         arena: Arena,
+        coming: &[Who],
         programs: impl Fn(Who) -> Option<u32>,
         mut missed: impl FnMut(Missed),
     ) {
-        self.expected.retain_mut(|open| !open.is_settled(programs(open.who), &mut missed));
+        let mut is_settled = |open: &mut Open| {
+            let is_coming = coming.contains(&open.who);
+            !is_coming && open.is_settled(programs(open.who), &mut missed)
+        };
+        self.expected.retain_mut(|open| !is_settled(open));
         for (index, place) in self.open.iter_mut().enumerate() {
-            if let Some(open) = place
-                && open.is_settled(programs(open.who), &mut missed)
-            {
+            if place.as_mut().is_some_and(&mut is_settled) {
                 *place = None;
                 arena.intent(index).clear();
             }
         }
+    }
+
+    /// At the end of the recording: processes that live and were never covered.
+    pub(crate) fn overdue(&mut self) -> Vec<Uncovered> {
+        let open = self.open.iter_mut().flatten().chain(&mut self.expected);
+        open.filter_map(|open| open.overdue.take()).collect()
     }
 }
 
@@ -133,25 +146,28 @@ impl Open {
         // An exec leaves the working directory as it is.
         let directory = pid.and_then(|pid| heaptape_proc::read::cwd(pid).ok()).unwrap_or_default();
         let path = words.first().and_then(|file| obstacle::find(file.as_ref(), &directory));
-        let (since, is_gone, reported) = (Instant::now(), false, false);
-        Open { who, pid, words, path, how, since, is_gone, reported }
+        let (since, is_gone, overdue) = (Instant::now(), false, None);
+        Open { who, pid, words, path, how, since, is_gone, overdue }
     }
 
-    /// Whether nothing more is to be expected, after what the process has `last` registered with; reports a process that can't be covered, once.
+    /// Whether nothing more is to be expected, after what the process has `last` registered with; tells
+    /// of one that is not covered.
     fn is_settled(&mut self, last: Option<u32>, missed: &mut impl FnMut(Missed)) -> bool {
         // A spawned process may have registered before its parent could announce it.
         if last.is_some_and(|last| last >= self.how.order || self.how.spawned) {
             // What registered may be what the announced program became.
-            let why = self.path.as_deref().and_then(obstacle::shown);
-            if let Some(why) = why.filter(|_| !self.reported) {
-                let uncovered = Uncovered { pid: self.number(), command: self.words.clone(), why };
-                missed(Missed { uncovered, is_replaced: true });
+            if let Some(why) = self.path.as_deref().and_then(obstacle::shown) {
+                let (pid, command) = (self.number(), self.words.clone());
+                missed(Missed::Replaced(Uncovered { pid, command, why }));
             }
             return true;
         }
-        let is_late = self.is_gone || self.since.elapsed() > GRACE;
-        if is_late && !std::mem::replace(&mut self.reported, true) {
-            missed(Missed { uncovered: self.describe(), is_replaced: false });
+        if self.is_gone {
+            let uncovered = self.overdue.take().unwrap_or_else(|| self.describe());
+            missed(Missed::Gone(uncovered));
+        } else if self.overdue.is_none() && self.since.elapsed() > GRACE {
+            self.overdue = Some(self.describe());
+            missed(Missed::Overdue(self.number()));
         }
         self.is_gone
     }

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::image::Image;
 use crate::limits::{self, Limits};
 use crate::obstacle::{self, find};
+use crate::signals::Signals;
 
 /// What to start and how.
 #[derive(Clone, Debug)]
@@ -59,16 +60,20 @@ impl Launch {
 
     /// Starts the command.
     pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
-        let mut command = self
-            .prepared(Some(session), move || limits.restore())
-            .map_err(|error| self.refused(error))?;
+        let last = move || {
+            limits.restore()?;
+            Signals::hand_over();
+            Ok(())
+        };
+        let mut command =
+            self.prepared(Some(session), last).map_err(|error| self.refused(error))?;
         command.spawn().map_err(|error| self.refused(error))
     }
 
     /// Becomes the command; with a session it is recorded. Returns only when that fails.
     pub(crate) fn become_it(&self, session: Option<&Path>) -> Error {
         let prepared = self.prepared(session, || {
-            limits::close_streams();
+            limits::as_found();
             Ok(())
         });
         match prepared {
@@ -138,6 +143,12 @@ impl Launch {
     }
 
     fn refused(&self, error: io::Error) -> Error {
+        // That is what we need for starting it, and says nothing of the command.
+        if let Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM) =
+            error.raw_os_error()
+        {
+            return Error::System { what: "starting the command", source: error };
+        }
         let why = match error.raw_os_error() {
             Some(libc::ENOENT) => {
                 "its interpreter, named in its first line or in its ELF header, is missing".into()

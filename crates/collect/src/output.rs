@@ -2,7 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -46,24 +50,31 @@ impl Output {
                 temporary(directory)
             }
         };
-        let error = |path: &Path, source| Error::Output { path: path.to_owned(), source };
         if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
             // A pipe nobody reads would stop the recording for ever, and a tape is read from its end.
             return Err(Error::NoFile { path: self.shown(&path) });
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .map_err(|e| error(&self.shown(&path), e))?;
+        let file = match open_alone(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Err(Error::Taken { path: self.shown(&path) }),
+            Err(source) => return Err(self.refused(&path, source)),
+        };
         if let Err(full) = take_room(&file) {
-            let shown = self.shown(&path);
+            let refused = self.refused(&path, full);
             OpenOutput { file, path, plan: self.clone() }.discard();
-            return Err(error(&shown, full));
+            return Err(refused);
         }
         Ok(OpenOutput { file, path, plan: self.clone() })
+    }
+
+    /// The tape can't be made at `path`. A name that nobody has asked for is not shown.
+    fn refused(&self, path: &Path, source: io::Error) -> Error {
+        match self {
+            Output::Chosen { directory, .. } => {
+                Error::Directory { directory: directory.clone(), source }
+            }
+            _ => Error::Output { path: self.shown(path), source },
+        }
     }
 
     /// The name to show when it can't be opened.
@@ -76,13 +87,35 @@ impl Output {
     }
 }
 
+/// Opens a file that no other recording writes, empty; `None` when one does.
+fn open_alone(path: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // Held as long as somebody has the file open; file systems without locks take their chance.
+        if let Err(Errno::WOULDBLOCK) =
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        {
+            return Ok(None);
+        }
+        // Who had it before us may have removed it meanwhile.
+        let is_same = |meta: fs::Metadata| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (meta.dev(), meta.ino()))
+        };
+        if fs::metadata(path).is_ok_and(is_same) {
+            file.set_len(0)?;
+            return Ok(Some(file));
+        }
+    }
+}
+
 /// Room for the shortest tape; a disk that is full already shows here.
-const LEAST_BYTES: u64 = 16 << 10;
+pub(crate) const LEAST_BYTES: u64 = 16 << 10;
 
 fn take_room(file: &File) -> io::Result<()> {
     let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, keep, 0, LEAST_BYTES) {
-        Err(error @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => Err(error.into()),
+        Err(error @ (Errno::NOSPC | Errno::DQUOT)) => Err(error.into()),
         // Pipes, devices and some file systems have no such call.
         _ => Ok(()),
     }
@@ -138,11 +171,11 @@ fn rename_aside(from: &Path, directory: &Path, base: &str) -> io::Result<PathBuf
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, &target, flags) {
             Ok(()) => return Ok(target),
-            Err(rustix::io::Errno::EXIST) => continue,
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !target.exists() => {
+            Err(Errno::EXIST) => continue,
+            Err(Errno::INVAL | Errno::NOSYS) if !target.exists() => {
                 return fs::rename(from, &target).map(|()| target);
             }
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => continue,
+            Err(Errno::INVAL | Errno::NOSYS) => continue,
             Err(error) => return Err(error.into()),
         }
     }

@@ -56,6 +56,10 @@ pub(crate) struct Process {
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) exit: Exit,
+    /// The exit code that it said it leaves with.
+    said_code: Option<i32>,
+    /// The time of its last record, which none may go behind.
+    time: u64,
     /// What of its calls is not seen, as its file shows; taken when it is named.
     pub(crate) gap: Option<String>,
     /// Whether its file is still being looked at.
@@ -99,6 +103,8 @@ impl Process {
         Process {
             number,
             watch: pid.and_then(exit::watch),
+            said_code: None,
+            time: start.time,
             start,
             who,
             pid,
@@ -167,6 +173,8 @@ impl Process {
             begun: &mut self.begun,
             forks: &mut self.forks,
             children: &mut self.children,
+            said_code: &mut self.said_code,
+            now: &mut self.time,
         };
         let merged = merge(&mut self.lanes, all, &mut |lane| lane.pull(source), &mut stream);
         merged.and(stream.write_batch())
@@ -257,8 +265,11 @@ impl Process {
         }
         merged?;
         self.ended = Some(Instant::now());
+        if self.exit == Exit::default() && self.gone.is_some() {
+            self.exit.code = self.said_code;
+        }
         let end = ProcessEnd {
-            time,
+            time: time.max(self.time),
             code: self.exit.code,
             signal: self.exit.signal,
             threads: self.closed.threads,
@@ -291,12 +302,17 @@ struct Merged<'a> {
     begun: &'a mut Option<Begun>,
     forks: &'a mut HashMap<u64, (ForkPoint, Instant)>,
     children: &'a mut Vec<(u32, i32)>,
+    said_code: &'a mut Option<i32>,
+    now: &'a mut u64,
 }
 
 impl Stream for Merged<'_> {
     type Error = Error;
 
     fn record(&mut self, thread: u32, time: u64, record: &Record<'_>) -> Result<(), Error> {
+        // A thread may be preempted between its look at the coarse clock and its stamp.
+        let time = time.max(*self.now);
+        *self.now = time;
         if self.begun.is_some() {
             self.settle_begun(thread, record)?;
         }
@@ -368,6 +384,9 @@ impl Merged<'_> {
             let point = self.tape.fork_point(self.number)?;
             let number = note.args.first().copied().unwrap_or(0);
             self.forks.insert(number, (point, Instant::now()));
+        }
+        if let (NoteKind::Exit, &[code]) = (note.kind, note.args) {
+            *self.said_code = i32::try_from(code).ok();
         }
         if let (NoteKind::ChildEnded, [pid, status]) = (note.kind, note.args) {
             self.children.push((*pid as u32, *status as i32));

@@ -15,7 +15,7 @@ use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
-use crate::output::{OpenOutput, Output};
+use crate::output::{LEAST_BYTES, OpenOutput, Output};
 use crate::recorder::Recorder;
 use crate::signals::Signals;
 use crate::sink::Sink;
@@ -70,9 +70,10 @@ pub struct Outcome {
 /// Only before the command has started; afterwards the outcome says what went wrong.
 pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, Error> {
     recording.launch.check()?;
+    check_size(recording)?;
     keep_memory();
-    let mut output = recording.output.open()?;
     let limits = Limits::lift();
+    let mut output = recording.output.open()?;
     let started =
         Signals::catch().and_then(|signals| Ok((signals, start(recording, &output, limits)?)));
     let (signals, (mut child, mut recorder)) = match started {
@@ -96,6 +97,16 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     // The tape is whole; where it had to end early, the command's exit status is still to come.
     outcome.exit = wait(&mut child, &signals);
     Ok(outcome)
+}
+
+/// A tape begins with the command and ends with its index; there has to be room for events between.
+fn check_size(recording: &Recording) -> Result<(), Error> {
+    let words = recording.launch.command.iter().map(|word| word.len() as u64 + 1);
+    let least = LEAST_BYTES + words.sum::<u64>();
+    match recording.max_size {
+        Some(allowed) if allowed < least => Err(Error::TooSmall { allowed, least }),
+        _ => Ok(()),
+    }
 }
 
 /// Blocks of events come and go several times a second: our own allocator keeps their memory, or the

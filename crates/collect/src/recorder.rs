@@ -40,12 +40,15 @@ const THREADS_SOONER: Duration = Duration::from_millis(20);
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// How long the point of a fork is kept for a child that has not registered.
-const FORK_GRACE: Duration = Duration::from_secs(5);
+/// How long the point of a fork is kept for a child that has not registered: it may be one of hundreds
+/// that share a processor, and without its point it would inherit what its parent has by then.
+const FORK_GRACE: Duration = Duration::from_secs(60);
 /// How long the end of a job waits for the child of a fork that has not registered.
 const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// How long threads may wait for chunks while none is given back and none can be made.
 const STUCK: Duration = Duration::from_secs(2);
+/// Why a tape ends before its job, when nothing is wrong: `--no-wait`, or a signal that asked for it.
+const WENT_ON: &str = "processes-went-on";
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
 const SPARE_SLOTS: usize = 128;
 
@@ -74,6 +77,8 @@ pub(crate) struct Recorder {
     /// When each process has last registered with a new program: its place among all registrations.
     pub(crate) programs: HashMap<Who, u32>,
     pub(crate) namespaces: Namespaces,
+    /// Processes that have registered and could not be admitted in this round.
+    pub(crate) coming: Vec<Who>,
     /// Commands that have joined and have not registered, by pid.
     pub(crate) joined: HashMap<u32, Joined>,
     /// Chunks that a lane reads.
@@ -89,6 +94,8 @@ pub(crate) struct Recorder {
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
+    /// The command itself, once it has ended.
+    pub(crate) root: Option<(u32, Exit)>,
     pub(crate) sampling: Sampling,
     /// When a chunk was last given, or nobody waited for one.
     pub(crate) supplied: Instant,
@@ -119,6 +126,7 @@ impl Recorder {
             by_slot: HashMap::new(),
             programs: HashMap::new(),
             namespaces,
+            coming: Vec::new(),
             joined: HashMap::new(),
             attached: HashSet::new(),
             done: Vec::new(),
@@ -130,6 +138,7 @@ impl Recorder {
             turned_away: 0,
             detached: 0,
             ended: None,
+            root: None,
             sampling: Sampling::new(now),
             supplied: now,
             threads: Budget::new(THREADS_EVERY, THREADS_SHARE, now),
@@ -178,6 +187,7 @@ impl Recorder {
 
     /// One round; whether there was anything to do, or `None` when the tape has to end and was told to.
     pub(crate) fn go_on(&mut self, root: Option<(u32, Exit)>) -> Option<bool> {
+        self.root = root;
         self.arena.arena().session().beat();
         let round = self.round(root);
         let why = match &round {
@@ -197,9 +207,15 @@ impl Recorder {
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        let is_quiet = self.live.is_empty() && !self.intents.is_any_open(self.arena.arena());
+        no_wait || (self.live.is_empty() && !self.has_newcomers())
+    }
+
+    /// Whether somebody may still be on the way to register.
+    pub(crate) fn has_newcomers(&self) -> bool {
         let expects_child = || self.processes.iter().any(|p| p.has_fork_since(CHILD_GRACE));
-        no_wait || (is_quiet && self.arrivals().is_empty() && !expects_child())
+        self.intents.is_any_open(self.arena.arena())
+            || !self.arrivals().is_empty()
+            || expects_child()
     }
 
     /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
@@ -226,7 +242,7 @@ impl Recorder {
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         self.supply();
-        self.judge_intents(&arrivals)?;
+        self.judge_intents()?;
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
@@ -382,13 +398,14 @@ impl Recorder {
 
     /// Ends the tape.
     pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
-        for place in self.live.clone() {
-            if let Err(error) = self.finish_process(place) {
-                self.ended.get_or_insert(Ended::Other(error.to_string()));
-            }
+        let root = self.root;
+        match self.finish_all(root) {
+            Ok(false) => {}
+            Ok(true) => drop(self.ended.get_or_insert(Ended::Other(WENT_ON.into()))),
+            Err(error) => drop(self.ended.get_or_insert(Ended::Other(error.to_string()))),
         }
         self.arena.arena().session().end();
-        if let Err(error) = self.finish_gaps() {
+        if let Err(error) = self.name_overdue().and_then(|()| self.finish_gaps()) {
             self.ended.get_or_insert(Ended::Other(error.to_string()));
         }
         if self.detached > 0 {

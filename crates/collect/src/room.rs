@@ -1,6 +1,8 @@
 //! How much more fits on a tape that may only grow to a certain size: what the writing thread tells
 //! the collector, so that its blocks become smaller as the end comes near.
 
+use std::fs::File;
+
 /// Bytes that an event is thought to take until some were written.
 const FIRST_GUESS: u64 = 8;
 
@@ -13,6 +15,17 @@ pub(crate) struct Room {
     pub(crate) items: u64,
     /// The bytes of these blocks.
     pub(crate) block_bytes: u64,
+    /// The length that the file system and our limits allow the file; `None` when they don't tell.
+    pub(crate) disk: Option<u64>,
+}
+
+/// How long a file can become that is `written` bytes long. What was set aside for it beyond that is
+/// not counted.
+pub(crate) fn of_disk(file: &File, written: u64) -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let disk = rustix::fs::fstatvfs(file).ok().filter(|disk| disk.f_blocks > 0);
+    let free = disk.map(|disk| written.saturating_add(disk.f_bavail.saturating_mul(disk.f_frsize)));
+    limit.into_iter().chain(free).min()
 }
 
 impl Room {
@@ -44,7 +57,7 @@ mod tests {
         assert_eq!(room.items_left(9000, 3000), 200);
         assert_eq!(room.items_left(9000, 4000), 0);
         assert_eq!(room.items_left(900, 0), 0);
-        room = Room { taken: 0, items: u64::MAX, block_bytes: 1 };
+        room = Room { taken: 0, items: u64::MAX, block_bytes: 1, disk: None };
         assert_eq!(room.items_left(u64::MAX, 0), u64::MAX);
     }
 }

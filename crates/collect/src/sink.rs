@@ -15,7 +15,7 @@ use heaptape_tape::{BlockSink, Ended, Error, RawFrame};
 use heaptape_wire::session::Arena;
 use rustix::fs::FallocateFlags;
 
-use crate::room::Room;
+use crate::room::{self, Room};
 
 /// Frames that may wait for the writing thread.
 const QUEUE: usize = 8;
@@ -91,7 +91,8 @@ impl BlockSink for Sink {
 
     fn room(&self) -> Option<u64> {
         let room = lock(&self.state).room;
-        self.max_size.map(|max_size| room.items_left(max_size, self.items - room.items))
+        let most = self.max_size.into_iter().chain(room.disk).min()?;
+        Some(room.items_left(most, self.items - room.items))
     }
 }
 
@@ -117,6 +118,7 @@ impl FrameFile {
         state: Arc<Mutex<State>>,
     ) -> Result<FrameFile, Error> {
         let encoder = heaptape_tape::Encoder::new()?;
+        lock(&state).room.disk = room::of_disk(&file, 0);
         Ok(FrameFile {
             file,
             encoder,
@@ -161,6 +163,7 @@ impl FrameFile {
     fn tell(&self, items: u64) {
         let room = &mut lock(&self.state).room;
         room.taken = self.written + self.encoder.last_frame_bytes();
+        room.disk = room::of_disk(&self.file, self.written);
         room.items += items;
         room.block_bytes += if items > 0 { self.buffer.len() as u64 } else { 0 };
     }

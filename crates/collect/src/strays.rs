@@ -2,7 +2,7 @@
 //! as by a static program, or with an environment that was cleared where no wrapper sees it.
 //!
 //! Looked for now and then among the children of known processes; one that ends between two looks
-//! is not seen.
+//! is not seen. One that lives may still register, and is named when it has ended or the recording does.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +18,8 @@ use crate::obstacle::why;
 pub(crate) struct Strays {
     /// Seen once; may still be on its way to register.
     seen: HashMap<u32, u64>,
-    named: HashSet<(u32, u64)>,
+    /// Seen twice, with what they are named as.
+    found: HashMap<(u32, u64), Uncovered>,
 }
 
 impl Strays {
@@ -29,7 +30,7 @@ impl Strays {
         known: &[u32],
         session: &Path,
         is_registered: impl Fn(u32) -> bool,
-        mut uncovered: impl FnMut(Uncovered),
+        uncovered: impl FnMut(Uncovered),
     ) {
         let mut seen = HashMap::new();
         let mut queue = known.to_vec();
@@ -41,18 +42,26 @@ impl Strays {
                 }
                 queue.push(child);
                 let Some(started) = started(child) else { continue };
-                if self.named.contains(&(child, started)) || maps(child, session) {
+                if self.found.contains_key(&(child, started)) || maps(child, session) {
                     continue;
                 }
                 if self.seen.get(&child) == Some(&started) {
-                    self.named.insert((child, started));
-                    uncovered(describe(child));
+                    self.found.insert((child, started), describe(child));
                 } else {
                     seen.insert(child, started);
                 }
             }
         }
         self.seen = seen;
+        self.found.retain(|&(pid, _), _| !is_registered(pid));
+        let is_gone = |&(pid, since): &(u32, u64), _: &mut Uncovered| started(pid) != Some(since);
+        self.found.extract_if(is_gone).map(|(_, found)| found).for_each(uncovered);
+    }
+
+    /// At the end of the recording: those that live and were never recorded.
+    pub(crate) fn rest(&mut self, is_registered: impl Fn(u32) -> bool) -> Vec<Uncovered> {
+        let found = self.found.drain().filter(|((pid, _), _)| !is_registered(*pid));
+        found.map(|(_, found)| found).collect()
     }
 }
 

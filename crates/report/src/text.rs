@@ -81,6 +81,9 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
         Some(ended) => match ended.as_str() {
             "max-size" => "the recording ended at its largest size (--max-size)".to_owned(),
             "disk-full" => "the recording ended because the disk was full".to_owned(),
+            "processes-went-on" => {
+                "the recording ended with its command, and other processes went on".to_owned()
+            }
             "heaptape-stood-still" => {
                 "heaptape was stopped, or too busy, for more than 2 s, and the job went on without it"
                     .to_owned()

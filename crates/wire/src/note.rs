@@ -59,7 +59,7 @@ pub enum NoteKind {
     Module = 24,
     /// The list of modules that just came is whole; a module that is not in it is unloaded.
     ModulesEnd = 25,
-    /// The process leaves by `exit` or the end of `main`.
+    /// The process leaves by `exit` or one of its kind, or by the end of `main`: its exit code.
     Exit = 26,
     /// A child has ended, says `wait` or one of its kind: its process id, its wait status.
     ChildEnded = 27,

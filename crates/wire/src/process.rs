@@ -14,6 +14,31 @@ pub const THREADS: usize = 16384;
 pub const COMMAND_BYTES: usize = 5 << 10;
 /// Bytes of a module's path that a slot holds.
 pub const GAP_BYTES: usize = 256;
+/// Bytes of a process's place in a parallel job that a slot holds.
+pub const JOB_BYTES: usize = 512;
+/// Variables that tell a process's place in a parallel job, those first that tell its rank.
+pub const JOB_VARIABLES: [&str; 20] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_SIZE",
+    "MPI_LOCALNRANKS",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
+    "PMI_JOBID",
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "PMIX_HOSTNAME",
+    "SLURMD_NODENAME",
+    "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
+];
 
 const NONE: u64 = 0;
 const FREE: u64 = 1 << 32;
@@ -63,6 +88,8 @@ pub struct Registration {
     pub order: u32,
     /// The inode of its pid namespace; 0 when it can't tell.
     pub namespace: u64,
+    /// The session clock, in milliseconds: none of its records has an earlier time.
+    pub time: u32,
 }
 
 /// A slot of the process table.
@@ -80,11 +107,14 @@ pub struct ProcessSlot {
     detached: AtomicU32,
     gap: AtomicU32,
     gap_len: AtomicU32,
+    time: AtomicU32,
+    job_len: AtomicU32,
     namespace: AtomicU64,
     /// One bit a thread number that may be used again, set by the collector.
     reusable: [AtomicU64; THREADS / 64],
     command: [AtomicU64; COMMAND_BYTES / 8],
     gap_module: [AtomicU64; GAP_BYTES / 8],
+    job: [AtomicU64; JOB_BYTES / 8],
 }
 
 #[cfg(not(loom))]
@@ -126,6 +156,7 @@ impl ProcessSlot {
         self.command_len.store(0, Ordering::Relaxed);
         self.detached.store(0, Ordering::Relaxed);
         self.gap.store(0, Ordering::Relaxed);
+        self.job_len.store(0, Ordering::Relaxed);
         for word in &self.reusable {
             word.store(0, Ordering::Relaxed);
         }
@@ -153,6 +184,7 @@ impl ProcessSlot {
         self.fork.store(r.fork, Ordering::Relaxed);
         self.order.store(r.order, Ordering::Relaxed);
         self.namespace.store(r.namespace, Ordering::Relaxed);
+        self.time.store(r.time, Ordering::Relaxed);
         self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
     }
 
@@ -172,6 +204,7 @@ impl ProcessSlot {
             fork: self.fork.load(Ordering::Relaxed),
             order: self.order.load(Ordering::Relaxed),
             namespace: self.namespace.load(Ordering::Relaxed),
+            time: self.time.load(Ordering::Relaxed),
         })
     }
 
@@ -200,6 +233,17 @@ impl ProcessSlot {
             _ => return None,
         };
         Some((gap, text(&self.gap_module, self.gap_len.load(Ordering::Relaxed))))
+    }
+
+    /// Process: its place in a parallel job, the [`JOB_VARIABLES`] that it was started with as
+    /// `NAME=value`, each ended by a zero byte. Before it registers.
+    pub fn set_job(&self, bytes: impl Iterator<Item = u8>) {
+        self.job_len.store(put_text(&self.job, bytes), Ordering::Relaxed);
+    }
+
+    /// Collector: what [`ProcessSlot::set_job`] was given.
+    pub fn job(&self) -> impl Iterator<Item = u8> + '_ {
+        text(&self.job, self.job_len.load(Ordering::Relaxed))
     }
 
     /// Collector: thread number `thread` is not in use any more.

@@ -11,6 +11,7 @@ use heaptape_collect::{
 };
 use heaptape_proc::{job, launcher};
 use heaptape_report::size::Size;
+use heaptape_report::text::plain;
 use heaptape_tape::Ended;
 
 use crate::args;
@@ -46,7 +47,12 @@ pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
 }
 
 fn failure(error: &Error, teller: &Teller) -> ExitCode {
-    teller.error(&error.to_string());
+    let advice = match error {
+        Error::Directory { .. } => " (-o FILE puts it elsewhere)",
+        Error::TooSmall { .. } => " (--max-size)",
+        _ => "",
+    };
+    teller.error(&format!("{error}{advice}"));
     ExitCode::from(match error {
         Error::NotFound { .. } => NOT_FOUND,
         Error::NotExecutable { .. } => NOT_EXECUTABLE,
@@ -116,10 +122,15 @@ fn recording(args: args::Record) -> Result<Recording> {
 fn with_rank(path: PathBuf) -> Result<PathBuf> {
     let Some(text) = path.to_str().filter(|text| text.contains("%r")) else { return Ok(path) };
     let Some(job) = job::find(|name| std::env::var(name).ok()) else {
-        bail!("{text} has %r in its name, but no MPI launcher gave this process a rank");
+        bail!(
+            "{text} has %r in its name, but no MPI launcher gave this process a rank; nothing was started (%p stands for the process id)"
+        );
     };
     Ok(text.replace("%r", &job.rank.to_string()).into())
 }
+
+/// How a tape says that processes went on, which is no fault.
+const WENT_ON: &str = "processes-went-on";
 
 /// Why a tape ends early, in words.
 fn reason(ended: &Ended) -> String {
@@ -131,6 +142,9 @@ fn reason(ended: &Ended) -> String {
         }
         Ended::Other(why) if why == "no-chunks-left" => {
             "it has more threads at once than heaptape can record".into()
+        }
+        Ended::Other(why) if why == WENT_ON => {
+            "other processes of it went on when the command had ended".into()
         }
         Ended::Other(why) if why == "shared-memory-full" => "/dev/shm is full".into(),
         Ended::Other(why) => why.clone(),
@@ -150,11 +164,14 @@ struct Teller {
 
 impl Teller {
     fn error(&self, sentence: &str) {
-        let _ = writeln!(std::io::stderr(), "heaptape: {sentence}");
+        // One line, whatever names stand in it.
+        let _ = writeln!(std::io::stderr(), "heaptape: {}", plain(sentence));
     }
 
     fn outcome(&self, outcome: &Outcome) {
-        if let Some(ended) = &outcome.ended {
+        let went_on = |ended: &Ended| matches!(ended, Ended::Other(why) if why == WENT_ON);
+        if let Some(ended) = outcome.ended.as_ref().filter(|ended| !(self.quiet && went_on(ended)))
+        {
             self.error(&format!("the tape ends before the job did: {}", reason(ended)));
         }
         if self.quiet {

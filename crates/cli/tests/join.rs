@@ -45,6 +45,15 @@ fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// What is on a tape whose collector has ended. Nobody waits for that who started the commands by hand.
+fn ended(file: &Path) -> Value {
+    let whole = || {
+        let info = tape::info(file);
+        (info["cut"] == false).then_some(info)
+    };
+    until(Duration::from_secs(60), whole).expect("a whole tape")
+}
+
 #[test]
 fn commands_that_are_named_one_job_share_a_tape_and_a_later_one_gets_its_own() {
     let folder = scratch();
@@ -60,7 +69,7 @@ fn commands_that_are_named_one_job_share_a_tape_and_a_later_one_gets_its_own() {
     }
     let first = tape::all_in(&dir);
     assert_eq!(first.len(), 1, "{first:?}");
-    let info = tape::info(&first[0]);
+    let info = ended(&first[0]);
     tape::assert_sound(&info);
     for process in info["processes"].as_array().expect("processes") {
         let is_shell = process["command"][0] == "sh";
@@ -81,7 +90,7 @@ fn commands_that_are_named_one_job_share_a_tape_and_a_later_one_gets_its_own() {
     let added = second.iter().find(|path| **path != first[0]).expect("another name");
     assert!(name_of(added).ends_with("-2.tape"), "{added:?}");
     assert!(
-        until(Duration::from_secs(30), || (tape::info(added)["complete"] == true).then_some(()))
+        until(Duration::from_secs(30), || (ended(added)["complete"] == true).then_some(()))
             .is_some()
     );
     assert_eq!(fs::read(&first[0]).expect("the first tape"), before);
@@ -102,7 +111,7 @@ fn the_recording_goes_on_when_the_command_that_began_it_is_killed() {
     assert_eq!(first.finish(LIMIT).code(), 137);
     fs::write(&go, "").expect("a file");
     assert_eq!(second.finish(LIMIT).code(), 7);
-    let info = tape::info(&tape::all_in(&dir)[0]);
+    let info = ended(&tape::all_in(&dir)[0]);
     tape::assert_sound(&info);
     for pid in [killed, survivor] {
         let is_it = |p: &&Value| p["pid"] == pid;
@@ -145,7 +154,7 @@ fn ranks_join_where_the_launcher_passes_no_environment_on() {
     let tapes = tape::all_in(&dir);
     assert_eq!(tapes.len(), 1, "{tapes:?}");
     assert!(name_of(&tapes[0]).starts_with("kvs_7."), "{tapes:?}");
-    let info = tape::info(&tapes[0]);
+    let info = ended(&tapes[0]);
     tape::assert_sound(&info);
     let shells = info["processes"].as_array().expect("processes").iter();
     let shells = shells.filter(|p| p["command"][0] == "sh" && p["mpi"]["size"] == 2);
@@ -198,7 +207,7 @@ fn a_static_program_that_joins_is_named() {
     let program = static_program("static");
     let outcome = run(&mut join(&dir, Some("j"), &[], &[program.as_os_str()]));
     assert!(one_sentence(&outcome).contains("statically linked"), "{}", outcome.stderr_text());
-    let info = tape::info(&tape::all_in(&dir)[0]);
+    let info = ended(&tape::all_in(&dir)[0]);
     assert_eq!(info["uncovered"].as_array().map(Vec::len), Some(1), "{info}");
 }
 
@@ -211,7 +220,7 @@ fn a_tape_that_is_full_ends_and_its_job_does_not() {
     let outcome = run(&mut join(&dir, Some("j"), &["--max-size", "100K"], &command));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     let file = tape::all_in(&dir).remove(0);
-    let info = tape::info(&file);
+    let info = ended(&file);
     assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"max-size".into()), "{info}");
     assert!(file.metadata().expect("the tape").len() <= 100 << 10);
 }
@@ -228,5 +237,5 @@ fn nothing_of_the_recording_stays_when_the_job_has_ended() {
     let session = text.trim().split_once('=').expect("a variable").1.to_owned();
     let is_gone = || (!Path::new(&session).exists()).then_some(());
     assert!(until(Duration::from_secs(30), is_gone).is_some(), "{session} stays");
-    assert_eq!(tape::info(&tape::all_in(&dir)[0])["complete"], true);
+    assert_eq!(ended(&tape::all_in(&dir)[0])["complete"], true);
 }

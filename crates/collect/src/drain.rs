@@ -11,7 +11,7 @@ use crate::arena::{Chunk, SharedArena};
 use crate::process::BYTES_PER_EVENT;
 
 /// A chunk that a lane is reading.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     chunk: Chunk,
     /// Where the chunk begins in the thread's stream, in bytes.
@@ -70,7 +70,7 @@ impl Drop for Source<'_> {
 }
 
 /// One thread's stream. Positions in it are in bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lane {
     /// The thread's number on the tape.
     pub(crate) number: u32,
@@ -218,6 +218,13 @@ impl Lane {
         self.words.extend_from_slice(words);
         self.position += 8 * words.len() as u64;
         self.visible = self.position;
+    }
+
+    /// Bytes as if they had been seen in a chunk, which is gone.
+    #[cfg(test)]
+    pub(crate) fn expect(&mut self, bytes: u64) {
+        self.visible += bytes;
+        self.settle();
     }
 
     /// Marks the end of what was published when this round's first look began.

@@ -39,30 +39,39 @@ pub(crate) fn merge<S: Stream>(
     if all {
         lanes.iter_mut().for_each(Lane::settle);
     }
-    let mut unsettled = lanes.iter().filter(|lane| !lane.is_settled()).count();
     let heads = lanes.iter_mut().enumerate().filter_map(|(i, lane)| place(lane, i, pull));
     let mut heads: BinaryHeap<Reverse<Place>> = heads.map(Reverse).collect();
+    let mut unsettled = lanes.iter().filter(|lane| !lane.is_settled()).count();
     while unsettled > 0 {
         let Some(Reverse((_, _, index))) = heads.pop() else { break };
         let next = heads.peek().map(|&Reverse(place)| place);
         let lane = &mut lanes[index];
         let was_settled = lane.is_settled();
+        if was_settled && next.is_none() && !all {
+            // Those that are not have nothing to give: what they should have is not there.
+            break;
+        }
         run(lane, index, next, all, pull, stream)?;
+        heads.extend(place(lane, index, pull).map(Reverse));
         if !was_settled && lane.is_settled() {
             unsettled -= 1;
         }
-        heads.extend(place(lane, index, pull).map(Reverse));
     }
     Ok(())
 }
 
-/// Where the next record of a lane stands.
+/// Where the next record of a lane stands; a lane whose next record is none is given up.
 fn place(lane: &mut Lane, index: usize, pull: &mut impl FnMut(&mut Lane) -> bool) -> Option<Place> {
     if lane.is_empty() || (lane.words_from(lane.merged).is_empty() && !pull(lane)) {
         return None;
     }
-    let (record, _) = Record::decode(lane.words_from(lane.merged)).ok()?;
-    Some(place_of(&record, lane.stamp, index))
+    match Record::decode(lane.words_from(lane.merged)) {
+        Ok((record, _)) => Some(place_of(&record, lane.stamp, index)),
+        Err(Malformed) => {
+            lane.broken = true;
+            None
+        }
+    }
 }
 
 fn place_of(record: &Record<'_>, last: u64, index: usize) -> Place {
@@ -216,6 +225,38 @@ mod tests {
         let Ok(()) = merge(&mut lanes, true, &mut |_| false, &mut seen);
         assert_eq!(seen.0.len(), 1);
         assert_eq!(lanes[0].lost(), 1);
+    }
+
+    #[test]
+    fn a_lane_that_cannot_go_on_holds_up_no_other() {
+        let record = |w: &mut Words| {
+            put_allocation(w, Call::Malloc, &allocation(8), Some(1));
+            put_allocation(w, Call::Malloc, &allocation(16), Some(3));
+        };
+        // Scribbled over from its beginning, after a record before another's, and after one behind it.
+        for records in [&[][..], &[2], &[9]] {
+            let broken = lane(1, |w| {
+                for &stamp in records {
+                    put_allocation(w, Call::Malloc, &allocation(24), Some(stamp));
+                }
+                w.0.push(31);
+            });
+            for all in [false, true] {
+                let mut lanes = vec![lane(0, record), broken.clone()];
+                let mut seen = Seen::default();
+                let Ok(()) = merge(&mut lanes, all, &mut |_| false, &mut seen);
+                assert_eq!(seen.0.len(), 2 + records.len(), "{records:?} {all}");
+                assert_eq!((lanes[0].lost(), lanes[1].lost()), (0, 1), "{records:?} {all}");
+            }
+        }
+        // Words that were seen and can't be got, while more has come that need not come out yet.
+        let mut missing = lane(1, |_| {});
+        missing.expect(8);
+        let mut settled = lane(0, |w| put_allocation(w, Call::Malloc, &allocation(8), Some(1)));
+        let mut late = Words(Vec::new());
+        put_allocation(&mut late, Call::Malloc, &allocation(16), Some(2));
+        settled.feed(&late.0);
+        assert_eq!(addresses(vec![settled, missing], false), [8]);
     }
 
     #[test]

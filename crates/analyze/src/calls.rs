@@ -1,6 +1,6 @@
 //! One heap call as a row of a listing: what was asked, what it did, and from where.
 
-use heaptape_tape::{Call, Resolved};
+use heaptape_tape::{Call, Effect, Resolved};
 
 use crate::modules::{Modules, Place};
 
@@ -42,23 +42,6 @@ pub struct Row {
     pub place: Option<Place>,
 }
 
-/// What a call did to the live set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It made a block.
-    Made,
-    /// It ended a block.
-    Freed,
-    /// It gave a block another size at the same address.
-    InPlace,
-    /// It gave a block another size and address.
-    Moved,
-    /// It failed and changed nothing.
-    Failed,
-    /// It ended a block that was not made on this tape.
-    Unknown,
-}
-
 impl Row {
     /// The row of an event; `modules` are those of its process.
     pub fn of(resolved: &Resolved, modules: &Modules) -> Row {
@@ -78,7 +61,7 @@ impl Row {
             birth: block.and_then(|b| b.birth),
             age: block.map(|b| b.age),
             early: resolved.early,
-            effect: Effect::of(resolved),
+            effect: resolved.effect,
             caller: event.caller,
             place: modules.find(event.caller, resolved.index),
         }
@@ -90,23 +73,6 @@ impl Row {
             Effect::Moved => Some(true),
             Effect::InPlace => Some(false),
             _ => None,
-        }
-    }
-}
-
-impl Effect {
-    fn of(resolved: &Resolved) -> Effect {
-        let event = &resolved.event;
-        if event.failed() {
-            return Effect::Failed;
-        }
-        let ends = event.call.is_release() || event.frees_by_realloc();
-        match (resolved.moved(), ends) {
-            (Some(true), _) => Effect::Moved,
-            (Some(false), _) => Effect::InPlace,
-            (None, true) if resolved.block.is_none() => Effect::Unknown,
-            (None, true) => Effect::Freed,
-            (None, false) => Effect::Made,
         }
     }
 }

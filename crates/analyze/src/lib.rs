@@ -23,6 +23,6 @@ pub mod processes;
 
 pub use error::Error;
 pub use heaptape_tape::{
-    Call, CallCounts, Ended, Header, LiveBlock, Note, NoteKind, Placement, ProcessNumber,
-    ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
+    Call, CallCounts, CallerNumber, Effect, Ended, Header, LiveBlock, Note, NoteKind, Placement,
+    ProcessNumber, ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
 };

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use heaptape_analyze::Effect;
 use heaptape_analyze::bins::{Histogram, Traffic};
-use heaptape_analyze::calls::{Effect, Row};
+use heaptape_analyze::calls::Row;
 use heaptape_analyze::{Note, Release, Sample};
 
 use crate::size::{Count, Millis, Size};

@@ -92,29 +92,34 @@ pub(crate) mod tests {
             size: block,
             slack: 8,
             address: 0x100,
+            maker: None,
         });
         let made = address != 0 && !call.is_release();
         let ordinal = made.then_some(6);
-        Resolved { index: 7, event, ordinal, block, early: false, displaced: None }
+        let effect = match (event.failed(), call.is_release() || event.frees_by_realloc(), old) {
+            (true, ..) => Effect::Failed,
+            (_, true, _) if block.is_none() => Effect::Unknown,
+            (_, true, _) => Effect::Freed,
+            (.., 0) => Effect::Made,
+            (.., old) if old == address => Effect::InPlace,
+            _ => Effect::Moved,
+        };
+        let (caller, early, displaced) = (None, false, None);
+        Resolved { index: 7, event, effect, caller, ordinal, block, early, displaced }
     }
 
     #[test]
-    fn what_calls_do() {
-        use Call::{Free, Malloc, Realloc};
-        for (resolved, effect, moved) in [
-            (resolved(Malloc, 10, 0x100, 0, 0), Effect::Made, None),
-            (resolved(Malloc, 10, 0, 0, 0), Effect::Failed, None),
-            (resolved(Malloc, 0, 0, 0, 0), Effect::Failed, None),
-            (resolved(Free, 0, 0x100, 0, 24), Effect::Freed, None),
-            (resolved(Free, 0, 0x100, 0, 0), Effect::Unknown, None),
-            (resolved(Realloc, 10, 0x100, 0, 0), Effect::Made, None),
-            (resolved(Realloc, 10, 0x100, 0x100, 24), Effect::InPlace, Some(false)),
-            (resolved(Realloc, 10, 0x200, 0x100, 24), Effect::Moved, Some(true)),
-            (resolved(Realloc, 10, 0, 0x100, 0), Effect::Failed, None),
-            (resolved(Realloc, 0, 0, 0x100, 24), Effect::Freed, None),
+    fn a_realloc_tells_whether_it_moved() {
+        for (address, old, moved) in [
+            (0x100, 0, None),
+            (0x100, 0x100, Some(false)),
+            (0x200, 0x100, Some(true)),
+            (0, 0x100, None),
         ] {
-            let row = Row::of(&resolved, &Modules::default());
-            assert_eq!((row.effect, row.moved()), (effect, moved), "{resolved:?}");
+            let block = if address == 0 { 0 } else { old };
+            let row =
+                Row::of(&resolved(Call::Realloc, 10, address, old, block), &Modules::default());
+            assert_eq!(row.moved(), moved, "{row:?}");
         }
     }
 

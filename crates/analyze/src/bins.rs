@@ -173,7 +173,7 @@ impl Histogram {
         if !filter.admits_call(resolved) {
             return;
         }
-        if let Some(block) = resolved.block.filter(|b| filter.admits_size(b.size)) {
+        for block in resolved.ended().filter(|b| filter.admits_size(b.size)) {
             self.release(block.size);
         }
         // Not by the address: a pass for sizes alone does not read that column.
@@ -283,6 +283,14 @@ mod tests {
         assert_eq!(h.bins().count(), 3);
         let groups: Vec<u64> = h.groups().map(|(_, t)| t.peak).collect();
         assert_eq!(groups, [100, 2000, 0, 0]);
+    }
+
+    #[test]
+    fn a_failed_realloc_ends_no_block() {
+        let mut h = Histogram::new();
+        h.begin(24);
+        h.call(&resolved(Call::Realloc, 100, 0, 0x100, 24), &Filter::default());
+        assert_eq!((h.all().freed, h.all().current, h.all().count), (0, 24, 0));
     }
 
     #[test]

@@ -109,8 +109,8 @@ pub struct Resolved {
     pub block: Option<OldBlock>,
     /// Whether a [`Release`] gave the old block up before.
     pub early: bool,
-    /// The number of a live block that stood at the new address: an order fault; it ended here.
-    pub displaced: Option<u64>,
+    /// A live block that stood at the new address: an order fault; it ended here.
+    pub displaced: Option<OldBlock>,
 }
 
 impl Resolved {
@@ -136,6 +136,13 @@ impl Resolved {
         displaced: None,
     };
 
+    /// The blocks that it ended, for good: the one that it was given, and one that stood in the way.
+    #[inline]
+    pub fn ended(&self) -> impl Iterator<Item = &OldBlock> {
+        let given = self.block.as_ref().filter(|_| self.effect != Effect::Failed);
+        given.into_iter().chain(&self.displaced)
+    }
+
     /// Makes this the event `index` that did nothing yet.
     #[inline]
     pub(crate) fn clear(&mut self, index: u64) {
@@ -157,6 +164,8 @@ pub struct Release {
     pub address: u64,
     /// The block that stood there, if one is known.
     pub block: Option<OldBlock>,
+    /// The block of the thread's release before, whose event never came; it ended here.
+    pub lost: Option<OldBlock>,
 }
 
 /// The next thing on a process's tape.

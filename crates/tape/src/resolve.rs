@@ -191,16 +191,16 @@ impl Resolver {
         }
     }
 
-    /// If an order fault lies in the current item: ends the displaced block, gives its number.
+    /// If an order fault lies in the current item: ends the displaced block.
     #[inline]
-    fn displace(&mut self, block: &mut UnpackedBlock) -> Result<Option<u64>, Broken> {
+    fn displace(&mut self, block: &mut UnpackedBlock) -> Result<Option<OldBlock>, Broken> {
         match block.fault {
             Some((item, age)) if item == block.item as u64 => {
                 block.next_fault();
                 let ordinal = self.births.next().wrapping_sub(1).wrapping_sub(age);
                 let displaced = self.refer_to(ordinal, block, true)?;
                 self.finish(&displaced);
-                Ok(Some(displaced.ordinal))
+                Ok(Some(displaced))
             }
             _ => Ok(None),
         }
@@ -331,10 +331,12 @@ impl Resolver {
             None => block.unknown.next().ok_or(SHORT)?,
         };
         let before = self.pending.insert(thread, Waiting { address, block: old });
-        if let Some(lost) = before.and_then(|waiting| waiting.block) {
-            self.finish(&lost);
+        let next = self.births.next();
+        let lost = before.and_then(|waiting| waiting.block).map(|lost| lost.at(next));
+        if let Some(lost) = &lost {
+            self.finish(lost);
         }
-        Ok(Release { index: self.index, thread, time, address, block: old })
+        Ok(Release { index: self.index, thread, time, address, block: old, lost })
     }
 
     /// Makes the block that a reallocation gave, if it gave one.

@@ -113,7 +113,7 @@ impl Process {
 
     fn put(&mut self, resolved: &mut Resolved, address: u64, held: Held) {
         if let Some(displaced) = self.live.insert(address, held) {
-            resolved.displaced = Some(displaced.block.ordinal);
+            resolved.displaced = Some(self.old(displaced));
             self.order_faults += 1;
         }
     }
@@ -172,8 +172,9 @@ impl Process {
     fn release(&mut self, thread: u32, time: u64, address: u64) {
         let held = self.live.remove(&address);
         let block = held.map(|held| self.old(held));
-        self.items.push(Item::Release(Release { index: self.index, thread, time, address, block }));
-        self.pending.insert(thread, (address, held));
+        let lost = self.pending.insert(thread, (address, held)).and_then(|(_, held)| held);
+        let (index, lost) = (self.index, lost.map(|held| self.old(held)));
+        self.items.push(Item::Release(Release { index, thread, time, address, block, lost }));
     }
 }
 

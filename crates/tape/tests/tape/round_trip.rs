@@ -17,9 +17,11 @@ fn without_makers(mut item: Item) -> Item {
     match &mut item {
         Item::Event(event) => {
             event.caller = None;
-            event.block.iter_mut().for_each(|block| block.maker = None);
+            event.block.iter_mut().chain(&mut event.displaced).for_each(|block| block.maker = None);
         }
-        Item::Release(release) => release.block.iter_mut().for_each(|block| block.maker = None),
+        Item::Release(release) => {
+            release.block.iter_mut().chain(&mut release.lost).for_each(|block| block.maker = None);
+        }
         _ => {}
     }
     item

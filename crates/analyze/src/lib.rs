@@ -9,17 +9,23 @@
 //! report. Nothing opens a file, looks at a clock or prints.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod bins;
+pub mod bounds;
 pub mod callers;
 pub mod calls;
 pub mod choice;
 mod error;
 pub mod filter;
 pub mod live;
+pub mod lives;
 pub mod modules;
 pub mod moment;
 pub mod overview;
 pub mod processes;
+pub mod sites;
+pub mod survey;
+pub mod timeline;
 
 pub use error::Error;
 pub use heaptape_tape::{

@@ -138,7 +138,7 @@ fn cells(name: String, t: &Traffic, balanced: bool) -> [String; 6] {
         Size(t.total).to_string(),
         Size(t.freed).to_string(),
         known(t.current),
-        known(t.peak),
+        known(t.peak.upper),
     ]
 }
 

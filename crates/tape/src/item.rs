@@ -189,6 +189,7 @@ pub enum Item {
 
 /// The same, lent by the stream: an event is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // nearly all are events
 pub enum Lent<'a> {
     /// A heap call.
     Event(&'a Resolved),

@@ -198,7 +198,7 @@ mod tests {
         place.function = Some(format!("ns::{}\x1b\n(int)", "f<char>::".repeat(9)).into());
         assert_eq!(caller(Some(&place), 5).chars().count(), 4 + 81 + 7 + 17);
         let short = short_caller(Some(&place), 5, 50);
-        assert_eq!(short, "ns::f<char>::f<c…:\\u{1b}\\n(int) (libx.so.1+0x1a)");
+        assert_eq!(short, "ns::f<char>::f<c…>::\\u{1b}\\n(int) (libx.so.1+0x1a)");
         assert_eq!(short.chars().count(), 50);
         assert_eq!(short_caller(Some(&place), 5, 0).chars().count(), 24 + 17);
         assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));

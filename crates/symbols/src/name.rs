@@ -85,3 +85,85 @@ impl Write for Bounded {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(symbol: &[u8]) -> String {
+        Name::of(symbol).unwrap().function.to_string()
+    }
+
+    #[test]
+    fn names_of_several_languages() {
+        for (symbol, name) in [
+            ("main", "main"),
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            (
+                "_ZN2ns5parseIiEEvRKSt6vectorIT_SaIS2_EE",
+                "ns::parse<int>(std::vector<int, std::allocator<int> > const&)",
+            ),
+            ("_ZN12_GLOBAL__N_14growEm", "(anonymous namespace)::grow(unsigned long)"),
+            ("_ZN4tool5parse17h0123456789abcdefE", "tool::parse"),
+            ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
+            ("_ZN2ns4coldEv.cold", "ns::cold() [clone .cold]"),
+            ("__mod_MOD_grow", "__mod_MOD_grow"),
+            ("_Znonsense", "_Znonsense"),
+            ("_Z", "_Z"),
+        ] {
+            assert_eq!(function(symbol.as_bytes()), name);
+        }
+    }
+
+    #[test]
+    fn what_is_no_name() {
+        for symbol in [&b""[..], b"$x", b"$d.1"] {
+            assert_eq!(Name::of(symbol), None);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_handed_on() {
+        assert_eq!(function(b"a\x1b[2J\n\xff"), "a\u{1b}[2J\n\u{fffd}");
+        let long = "x".repeat(100_000);
+        assert_eq!(function(long.as_bytes()), long);
+    }
+
+    /// Each parameter is a pair of the one before: the name would have more characters than there are atoms.
+    #[test]
+    fn a_short_symbol_of_an_endless_name() {
+        let digit = |n: usize| char::from_digit(n as u32, 36).unwrap().to_ascii_uppercase();
+        let pairs = (0..34).map(|n| format!("S_IS{0}_S{0}_E", digit(n)));
+        let symbol = format!("_Z1fSt4pairIiiE{}", pairs.collect::<String>());
+        assert_eq!(function(symbol.as_bytes()), symbol);
+        // It does unfold as far as it may.
+        assert!(function(b"_Z1fSt4pairIiiES_IS0_S0_E").contains("std::pair<std::pair<int, int>,"));
+    }
+
+    #[test]
+    fn deep_symbols_are_no_danger() {
+        for piece in
+            ["P", "N", "I", "S_I", "St4pairI", "1aI", "DTcl", "X", "F", "M", "_ZN", "Z", "RKSt"]
+        {
+            for times in [10, 1_000, LONGEST_SYMBOL / piece.len() - 1] {
+                let symbol = format!("_Z1f{}i", piece.repeat(times));
+                assert!(!function(symbol.as_bytes()).is_empty());
+                let symbol = format!("_R{}", piece.repeat(times));
+                assert!(!function(symbol.as_bytes()).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn of_aliases_the_plainest() {
+        let best = |names: &[(bool, &'static str)]| {
+            names
+                .iter()
+                .min_by(|a, b| rank(a.0, a.1.as_bytes()).cmp(&rank(b.0, b.1.as_bytes())))
+                .unwrap()
+                .1
+        };
+        assert_eq!(best(&[(false, "_IO_puts"), (false, "puts")]), "puts");
+        assert_eq!(best(&[(false, "__libc_malloc"), (true, "m"), (false, "malloc")]), "malloc");
+    }
+}

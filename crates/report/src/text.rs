@@ -19,7 +19,10 @@ const FUNCTION_WIDTH: usize = 24;
 pub fn caller(place: Option<&Place>, address: u64) -> String {
     match place {
         Some(place) => match &place.function {
-            Some(function) => format!("{function} ({})", in_module(place)),
+            // As many callers are printed as there are events: no more is built than the text itself.
+            Some(function) => {
+                format!("{function} ({}+{:#x})", file_name(&place.module.path), place.offset)
+            }
             None => in_module(place),
         },
         None if address == 0 => "-".to_owned(),
@@ -30,9 +33,14 @@ pub fn caller(place: Option<&Place>, address: u64) -> String {
 /// A caller for a column that is `width` wide: a function's name that is too long for it is cut in its
 /// middle, as its scope stands before and what tells overloads apart behind. The module never is.
 pub fn short_caller(place: Option<&Place>, address: u64, width: usize) -> String {
+    let whole = caller(place, address);
     let Some((place, function)) = place.and_then(|p| Some((p, p.function.as_deref()?))) else {
-        return caller(place, address);
+        return whole;
     };
+    // Characters are no more than bytes, and most names are short.
+    if whole.len() <= width || whole.chars().count() <= width {
+        return whole;
+    }
     let module = in_module(place);
     let taken = module.chars().count() + " ()".len();
     let room = width.saturating_sub(taken).max(FUNCTION_WIDTH);

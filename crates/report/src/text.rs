@@ -12,7 +12,7 @@ use crate::size::Size;
 const COMMAND_WIDTH: usize = 60;
 
 /// No function's name is cut to less than this, in characters.
-const FUNCTION_WIDTH: usize = 24;
+const FUNCTION_WIDTH: usize = 16;
 
 /// A caller as `function (module+0xoffset)`, or `module+0xoffset` where the function is not known; the
 /// bare address where no module was known, `-` for none at all.
@@ -208,7 +208,7 @@ mod tests {
         let short = short_caller(Some(&place), 5, 50);
         assert_eq!(short, "ns::f<char>::f<c…>::\\u{1b}\\n(int) (libx.so.1+0x1a)");
         assert_eq!(short.chars().count(), 50);
-        assert_eq!(short_caller(Some(&place), 5, 0).chars().count(), 24 + 17);
+        assert_eq!(short_caller(Some(&place), 5, 0).chars().count(), 16 + 17);
         assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));
     }
 

@@ -6,7 +6,9 @@
 //! give none. Nothing here knows tapes or reports, and nothing is written or run.
 //!
 //! Files are foreign: they may be damaged, huge, or change while they are read. They are read piece by
-//! piece and never mapped, as a mapped file that another program shortens ends the reader.
+//! piece and never mapped, as a mapped file that another program shortens ends the reader. Demangling is
+//! the work of libraries; the lookup is not, as those at hand map files, believe sizes, and give an address
+//! behind the last symbol that symbol's name.
 #![forbid(unsafe_code)]
 
 mod elf;

@@ -118,6 +118,25 @@ fn every_view_names_them() {
 }
 
 #[test]
+fn a_long_name_is_cut_on_a_terminal_only() {
+    let recorded = Recorded::new();
+    let print = |args: &[&str], columns: Option<&str>| {
+        let mut command = heaptape(args);
+        columns.iter().for_each(|width| drop(command.env("COLUMNS", width)));
+        let outcome = run(command.env_remove("TERM").arg(&recorded.tape));
+        String::from_utf8(outcome.stdout).expect("text")
+    };
+    for view in [&["events", "--call", "malloc"][..], &["live", "--by", "caller"]] {
+        let text = print(view, Some("90"));
+        let cut = text.lines().find(|l| l.contains("shop::(ano")).expect("the caller");
+        assert!(cut.contains('…') && cut.contains("long) (named+0x"), "{cut}");
+        assert!(print(view, None).contains(&format!("  {} (named+0x", ALL[2])));
+    }
+    let live = print(&["live", "--by", "caller"], Some("90"));
+    assert!(live.lines().skip(1).all(|line| line.chars().count() <= 90), "{live}");
+}
+
+#[test]
 fn files_that_went_away_or_changed_give_no_name() {
     let recorded = Recorded::new();
     fs::remove_file(&recorded.plugin).expect("the plugin");

@@ -14,6 +14,9 @@ const LONGEST_SYMBOL: usize = 64 << 10;
 /// Nor is what would become longer than this.
 const LONGEST_NAME: usize = 256 << 10;
 
+/// What C++ symbols start with.
+const CPP: [&str; 3] = ["_Z", "__Z", "_GLOBAL_"];
+
 /// The name of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -62,6 +65,10 @@ fn demangled(symbol: &str) -> Option<String> {
         // The alternate form leaves out the hash.
         Ok(rust) => write!(name, "{rust:#}").ok()?,
         Err(_) => {
+            // Other symbols are no C++; the library would read a plain `i` as the type `int`.
+            if !CPP.iter().any(|start| symbol.starts_with(start)) {
+                return None;
+            }
             let options = DemangleOptions::new().no_return_type();
             let cpp = cpp_demangle::Symbol::new(symbol.as_bytes()).ok()?;
             cpp.structured_demangle(&mut name, &options).ok()?;
@@ -98,6 +105,8 @@ mod tests {
     fn names_of_several_languages() {
         for (symbol, name) in [
             ("main", "main"),
+            ("i", "i"),
+            ("Pv", "Pv"),
             ("memcpy@@GLIBC_2.14", "memcpy"),
             (
                 "_ZN2ns5parseIiEEvRKSt6vectorIT_SaIS2_EE",

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::Error;
@@ -64,7 +65,7 @@ impl Search {
         if !module.path.is_empty() && (has_id || self.roots.is_empty()) {
             add(path.to_owned(), path.is_absolute() && self.was_there(path));
         }
-        let stays = !relative.components().any(|c| c == std::path::Component::ParentDir);
+        let stays = !relative.components().any(|c| c == Component::ParentDir);
         for root in self.roots.iter().filter(|_| stays && !module.path.is_empty()) {
             add(root.join(relative), path.is_absolute());
         }
@@ -81,13 +82,15 @@ impl Search {
 
     /// Whether neither a file nor what is known of it has changed since.
     fn was_there(&self, path: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let seconds = |time: SystemTime| {
-            time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs().try_into().ok()
-        };
-        let since: Option<i64> = self.unchanged_since.and_then(seconds);
-        let found = fs::metadata(path).ok();
-        since.zip(found).is_some_and(|(since, m)| m.mtime() <= since && m.ctime() <= since)
+        let since =
+            self.unchanged_since.and_then(|t| t.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let (Some(since), Ok(found)) = (since, fs::metadata(path)) else { return false };
+        let Ok(seconds) = i64::try_from(since.as_secs()) else { return false };
+        let since = (seconds, i64::from(since.subsec_nanos()));
+        // A copy may have the time of its original, but came to be when it was made.
+        let (written, made) =
+            ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+        written <= since && made <= since
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 const HELD: u64 = 64 << 20;
 
 /// Longer names are taken to be damage.
-const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 1 << 18;
 
 /// What most names fit in.
 const FIRST: usize = 256;
@@ -64,7 +64,7 @@ impl Strings {
 }
 
 fn end(text: &[u8]) -> Option<usize> {
-    text.iter().position(|&b| b == 0)
+    memchr::memchr(0, text)
 }
 
 #[cfg(test)]

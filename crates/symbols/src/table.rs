@@ -11,7 +11,7 @@ use crate::name;
 use crate::strings::Strings;
 
 /// Of more aliases than this, the rest are not looked at.
-const MOST_ALIASES: usize = 64;
+const MOST_ALIASES: usize = 32;
 
 /// A symbol of code.
 #[derive(Clone, Copy, Debug)]

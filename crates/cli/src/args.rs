@@ -225,6 +225,8 @@ pub(crate) struct Events {
     /// Print JSON (heaptape.events/1): one document, each call on a line of its own; heaptape.histogram/1 with --histogram
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Show the blocks that are alive at a moment
@@ -257,6 +259,16 @@ pub(crate) struct Live {
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// Where the names of functions come from, for the commands that print callers.
+#[derive(Debug, Args)]
+pub(crate) struct Sysroot {
+    /// Look for the recorded files, whose symbol tables name the functions, in DIR too: at their paths below it, by their names, and as debug files in DIR/.build-id. May be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) sysroot: Vec<PathBuf>,
 }
 
 /// What live blocks are added up by.
@@ -290,6 +302,8 @@ pub(crate) struct Export {
     /// Of each process only the calls from index A to B, B excluded; N alone is one call
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     pub(crate) range: Option<Span>,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Formats that calls are exported to.

@@ -186,6 +186,8 @@ pub(crate) struct Report {
     /// Print JSON (heaptape.report/1), with all callers and the curves
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// List the calls of a process

@@ -46,23 +46,11 @@ pub fn short_caller(place: Option<&Place>, address: u64, width: usize) -> String
     let module = in_module(place);
     let taken = module.chars().count() + " ()".len();
     let room = width.saturating_sub(taken).max(FUNCTION_WIDTH);
-    format!("{} ({module})", cut(&plain(function), room))
+    format!("{} ({module})", without_middle(&plain(function), room))
 }
 
 fn in_module(place: &Place) -> String {
     format!("{}+{:#x}", file_name(&place.module.path), place.offset)
-}
-
-/// A text of at most `width` characters, without its middle if need be.
-fn cut(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return text.to_owned();
-    }
-    let before = width / 2;
-    let behind = width - before - 1;
-    let first = text.chars().take(before);
-    first.chain(['…']).chain(text.chars().skip(length - behind)).collect()
 }
 
 /// The last part of a path.

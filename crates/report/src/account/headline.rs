@@ -88,7 +88,7 @@ fn peak(figures: &Figures<'_>) -> String {
         let blocks = text::counted(blocks, "block", "blocks");
         words += &format!(" in {blocks} ({} usable)", Size(usable));
     }
-    let share = |part, whole| text::share(part, whole);
+
     words += &match at {
         Some(at) => {
             let calls = account.events();
@@ -96,13 +96,16 @@ fn peak(figures: &Figures<'_>) -> String {
                 ", after call {} at {} ({} of the calls)",
                 Count(at),
                 Millis(time),
-                share(at + 1, calls)
+                text::share(at + 1, calls)
             )
         }
         None => {
             let since = time.saturating_sub(account.time.start);
             let (from, to) = (Millis(time), Millis(time + within));
-            format!(", between {from} and {to} ({} of the run)", share(since, account.duration()))
+            format!(
+                ", between {from} and {to} ({} of the run)",
+                text::share(since, account.duration())
+            )
         }
     };
     let at_peak =

@@ -210,6 +210,19 @@ fn real_time_threads_on_a_processor_that_they_share_with_the_collector() {
 }
 
 #[test]
+fn a_processor_whose_time_stamp_counter_is_not_trusted() {
+    let (folder, program) = (scratch(), program("exchange"));
+    let file = folder.path().join("x.tape");
+    let command = [program.as_os_str(), "4".as_ref(), "50000".as_ref()];
+    let outcome = run(record(&file, &[], &command).env("HEAPTAPE_STAMP", "counter"));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    let info = tape::info(&file);
+    tape::assert_sound(&info);
+    assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+    assert!(tape::number(&info, "/events") > 100_000, "{info}");
+}
+
+#[test]
 fn as_the_first_process_of_a_container() {
     let probe = run(Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]));
     if probe.code() != 0 {

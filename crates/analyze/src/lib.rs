@@ -17,6 +17,7 @@ pub mod calls;
 pub mod choice;
 mod error;
 pub mod filter;
+pub mod findings;
 pub mod live;
 pub mod lives;
 pub mod modules;

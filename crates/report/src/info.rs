@@ -8,7 +8,7 @@ use heaptape_analyze::{Call, Placement, ProcessSummary, Summary};
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::text;
+use crate::{text, unseen};
 
 /// Writes the summary of the tape that was opened as `file`.
 pub fn write(
@@ -84,42 +84,10 @@ fn write_faults(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
         Count(s.order_faults),
         Count(s.unknown_frees)
     )?;
-    write_why_faults(out, overview)
-}
-
-/// Says of order faults and unknown frees whether they are of processes that are named for calls which
-/// were not seen.
-fn write_why_faults(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
-    let faults = |p: &ProcessSummary| p.order_faults + p.unknown_frees;
-    let explained = |p: &&ProcessSummary| is_named(overview, p);
-    let all: u64 = overview.summary.processes.iter().map(faults).sum();
-    match overview.summary.processes.iter().filter(explained).map(faults).sum::<u64>() {
-        0 => Ok(()),
-        named if named == all => {
-            writeln!(out, "These are of processes with calls that were not seen, named below.")
-        }
-        named => writeln!(
-            out,
-            "{} of these are of processes with calls that were not seen, named below.",
-            Count(named)
-        ),
+    match unseen::faults(&overview.summary) {
+        Some(sentence) => writeln!(out, "{sentence}"),
+        None => Ok(()),
     }
-}
-
-/// Whether a process stands among those that were recorded only in part; a fork is as its parent.
-fn is_named(overview: &Overview, process: &ProcessSummary) -> bool {
-    let s = &overview.summary;
-    let mut next = Some(process);
-    // No line of ancestors is longer than there are processes.
-    for _ in 0..=s.processes.len() {
-        let Some(p) = next else { break };
-        if s.uncovered.iter().any(|u| (u.pid, &u.command) == (p.pid, &p.command)) {
-            return true;
-        }
-        let parent = p.parent.filter(|_| p.forked_at.is_some());
-        next = parent.and_then(|number| s.processes.get(number.0 as usize));
-    }
-    false
 }
 
 /// Whether more may have happened than the tape has room to say.
@@ -345,28 +313,6 @@ pid  command         why
 Next: heaptape live 'a b.tape' --at peak · heaptape events 'a b.tape' 0..20
 ";
         assert_eq!(text, expected, "{text}");
-    }
-
-    #[test]
-    fn faults_of_processes_with_unseen_calls_are_told_to_be_theirs() {
-        let text = |overview: &Overview| {
-            let mut out = Vec::new();
-            write_faults(&mut out, overview).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        let mut named = overview();
-        assert!(!text(&named).contains("not seen"), "{}", text(&named));
-        let first = &mut named.summary.processes[0];
-        (first.number.0, first.parent, first.forked_at) = (0, None, None);
-        let mut fork = first.clone();
-        (fork.number.0, fork.pid, fork.order_faults) = (1, 79, 4);
-        (fork.parent, fork.forked_at) = (Some(first.number), Some(9));
-        named.summary.uncovered[0].pid = first.pid;
-        named.summary.uncovered[0].command = first.command.clone();
-        named.summary.processes.push(fork);
-        assert!(text(&named).contains("\nThese are of processes"), "{}", text(&named));
-        named.summary.processes[1].forked_at = None;
-        assert!(text(&named).contains("\n1 of these are of processes"), "{}", text(&named));
     }
 
     #[test]

@@ -152,7 +152,15 @@ pub fn size_or_na(bytes: Option<u64>) -> String {
 pub fn bounds(bounds: Bounds) -> String {
     match bounds.known() {
         Some(bytes) => Size(bytes).to_string(),
-        None => format!("{} to {}", Size(bounds.lower), Size(bounds.upper)),
+        None => {
+            let (lower, upper) = (Size(bounds.lower).to_string(), Size(bounds.upper).to_string());
+            match (lower.split_once(' '), upper.split_once(' ')) {
+                (Some((number, unit)), Some((_, same))) if unit == same => {
+                    format!("{number} to {upper}")
+                }
+                _ => format!("{lower} to {upper}"),
+            }
+        }
     }
 }
 

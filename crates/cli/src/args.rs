@@ -146,14 +146,14 @@ pub(crate) struct Record {
 /// Say what is on a tape
 #[derive(Debug, Args)]
 #[command(after_help = examples([
-    ("heaptape info ls.tape", "the recording and each of its processes"),
+    ("heaptape info tapes/*.tape", "the recordings and each of their processes"),
     ("heaptape info --json --verify ls.tape", "for a script, after checking every block of the file"),
 ]))]
 pub(crate) struct Info {
-    /// The tape
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// Print JSON (heaptape.tape/1)
+    /// The tape, or several
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON (heaptape.tape/1); of several tapes one document after the other
     #[arg(long)]
     pub(crate) json: bool,
     /// Read the whole tape and check it: every checksum, every count, no two live blocks overlapping

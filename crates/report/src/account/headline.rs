@@ -8,7 +8,7 @@ use heaptape_analyze::findings::{Finding, Growth, Spike};
 use super::Figures;
 use crate::document::Part;
 use crate::size::{Count, Millis, Size};
-use crate::text;
+use crate::{text, unseen};
 
 pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let command = &figures.overview.summary.header.command;
@@ -50,6 +50,9 @@ fn recording(figures: &Figures<'_>) -> String {
     }
     let (lost, faults, unknown) = (Count(s.lost), Count(s.order_faults), Count(s.unknown_frees));
     words += &format!(". Lost events: {lost}. Order faults: {faults}. Unknown frees: {unknown}.");
+    if let Some(sentence) = unseen::faults(s) {
+        words += &format!(" {sentence}");
+    }
     if !s.uncovered.is_empty() {
         let count = text::counted(s.uncovered.len() as u64, "process was", "processes were");
         words += &format!(" {count} not recorded, or only in part: see the end.");

@@ -2,7 +2,7 @@
 //!
 //! [`choice`] is what a reader asks for; [`processes`] and [`moment`] find it on a tape.
 //! [`overview`] is the tape as a whole, [`calls`] one call with what it did, [`filter`] which calls
-//! are wanted, [`live`] the blocks alive at a moment, [`bins`] the size classes. [`modules`] and
+//! are wanted, [`blocks`] each block from birth to death, [`live`] those alive at a moment, [`bins`] the size classes. [`modules`] and
 //! [`callers`] turn return addresses into places in files.
 //!
 //! Everything here is a function of its arguments: tapes come from their reader, figures go to the
@@ -11,6 +11,7 @@
 
 pub mod account;
 pub mod bins;
+pub mod blocks;
 pub mod bounds;
 pub mod callers;
 pub mod calls;

@@ -1,7 +1,7 @@
 //! Where output goes: stdout for what was asked for, stderr for what is said beside it.
 
 use std::env;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use heaptape_report::Style;
 use heaptape_report::table::UNLIMITED;
@@ -44,8 +44,8 @@ impl Terminal {
     }
 
     /// Stdout, buffered; it must be flushed at the end.
-    pub(crate) fn out(&self) -> BufWriter<Named<StdoutLock<'static>>> {
-        BufWriter::with_capacity(1 << 16, Named::new("stdout", io::stdout().lock()))
+    pub(crate) fn out(&self) -> BufWriter<Named<Stdout>> {
+        BufWriter::with_capacity(1 << 16, Named::new("stdout", io::stdout()))
     }
 
     /// A progress line, if stderr is a terminal that is not wanted quiet. Where stdout is one too,

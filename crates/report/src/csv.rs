@@ -1,90 +1,62 @@
-//! Calls as comma-separated values (RFC 4180 with plain line feeds).
+//! Tables as comma-separated values (RFC 4180 with plain line feeds).
 //!
-//! One line a call. Addresses and offsets are hexadecimal with `0x`; what does not apply or is not
-//! known is empty. A free has size 0; the requested size of its block is `old_size`.
+//! One line a row, below the names of the columns. Addresses and offsets are hexadecimal with `0x`; what does not
+//! apply or is not known is empty.
 
 use std::io::{self, Write};
 
-use heaptape_analyze::calls::Row;
+use crate::columns::{Cell, Cells, Record, Table};
 
-/// The names of the columns, in order.
-pub const COLUMNS: [&str; 20] = [
-    "process",
-    "pid",
-    "index",
-    "time_ms",
-    "thread",
-    "call",
-    "address",
-    "size",
-    "slack",
-    "align",
-    "old_address",
-    "old_size",
-    "birth",
-    "age",
-    "moved",
-    "early",
-    "caller",
-    "module",
-    "offset",
-    "function",
-];
-
-/// Writes calls.
+/// Writes rows.
 pub struct Csv<W: Write> {
     writer: csv::Writer<W>,
+    line: Line,
+}
+
+/// The row that is being put together.
+struct Line {
     record: csv::ByteRecord,
     digits: itoa::Buffer,
 }
 
 impl<W: Write> Csv<W> {
     /// Writes the names of the columns.
-    pub fn new(out: W) -> io::Result<Csv<W>> {
+    pub fn new(out: W, table: &Table) -> io::Result<Csv<W>> {
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(COLUMNS).map_err(io_error)?;
-        Ok(Csv { writer, record: csv::ByteRecord::new(), digits: itoa::Buffer::new() })
+        writer.write_record(table.columns.iter().map(|c| c.name)).map_err(io_error)?;
+        let line = Line { record: csv::ByteRecord::new(), digits: itoa::Buffer::new() };
+        Ok(Csv { writer, line })
     }
 
-    /// Writes a call of the process with this number and process id.
-    pub fn row(&mut self, process: u32, pid: u32, row: &Row) -> io::Result<()> {
-        self.record.clear();
-        self.number(Some(u64::from(process)));
-        self.number(Some(u64::from(pid)));
-        self.number(Some(row.index));
-        self.number(Some(row.time));
-        self.number(Some(u64::from(row.thread)));
-        self.text(row.call.name());
-        self.hex(Some(row.address));
-        self.number(Some(row.size));
-        self.number(Some(row.slack));
-        self.number(Some(row.align));
-        self.hex(row.old_address);
-        self.number(row.old_size);
-        self.number(row.birth);
-        self.number(row.age);
-        self.text(match row.moved() {
-            None => "",
-            Some(true) => "true",
-            Some(false) => "false",
-        });
-        self.text(match row.old_address {
-            None => "",
-            Some(_) if row.early => "true",
-            Some(_) => "false",
-        });
-        self.hex((row.caller != 0).then_some(row.caller));
-        self.text(row.place.as_ref().map_or("", |p| p.module.path.as_str()));
-        self.hex(row.place.as_ref().map(|p| p.offset));
-        self.text(row.place.as_ref().and_then(|p| p.function.as_deref()).unwrap_or_default());
-        self.writer.write_byte_record(&self.record).map_err(io_error)
+    /// Writes a row of the table.
+    pub fn row(&mut self, row: &impl Record) -> io::Result<()> {
+        self.line.record.clear();
+        row.cells(&mut self.line);
+        self.writer.write_byte_record(&self.line.record).map_err(io_error)
     }
 
-    /// Writes out what is buffered, and gives back what was written to.
+    /// Writes out what is buffered.
     pub fn finish(self) -> io::Result<W> {
-        self.writer.into_inner().map_err(csv::IntoInnerError::into_error)
+        let mut out = self.writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
+        out.flush()?;
+        Ok(out)
     }
+}
 
+impl Cells for Line {
+    #[inline]
+    fn cell(&mut self, cell: Cell<'_>) {
+        match cell {
+            Cell::Small(value) => self.number(value.map(u64::from)),
+            Cell::Whole(value) | Cell::Millis(value) => self.number(value),
+            Cell::Address(value) => self.hex(value),
+            Cell::Flag(value) => self.text(value.map_or("", |v| if v { "true" } else { "false" })),
+            Cell::Text(value) => self.text(value.unwrap_or_default()),
+        }
+    }
+}
+
+impl Line {
     fn text(&mut self, text: &str) {
         self.record.push_field(text.as_bytes());
     }
@@ -125,8 +97,10 @@ fn io_error(error: csv::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::CallRecord;
     use heaptape_analyze::Call;
     use heaptape_analyze::Effect;
+    use heaptape_analyze::calls::Row;
     use heaptape_analyze::modules::{Module, Place};
     use std::sync::Arc;
 
@@ -154,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_broken_pipe_is_known_as_one() {
-        let csv = Csv::new(Closed).unwrap();
+        let csv = Csv::new(Closed, &CallRecord::TABLE).unwrap();
         assert_eq!(csv.finish().err().map(|e| e.kind()), Some(io::ErrorKind::BrokenPipe));
     }
 
@@ -201,12 +175,13 @@ mod tests {
             place: None,
             ..realloc.clone()
         };
-        let mut csv = Csv::new(Vec::new()).unwrap();
-        csv.row(0, 77, &realloc).unwrap();
-        csv.row(1, 78, &free).unwrap();
+        let mut csv = Csv::new(Vec::new(), &CallRecord::TABLE).unwrap();
+        csv.row(&CallRecord { process: 0, pid: 77, row: &realloc }).unwrap();
+        csv.row(&CallRecord { process: 1, pid: 78, row: &free }).unwrap();
         let text = String::from_utf8(csv.finish().unwrap()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], COLUMNS.join(","));
+        let names: Vec<&str> = CallRecord::TABLE.columns.iter().map(|c| c.name).collect();
+        assert_eq!(lines[0], names.join(","));
         assert_eq!(
             lines[1],
             "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\""

@@ -1,13 +1,15 @@
 //! From figures to bytes.
 //!
 //! [`info`], [`events`], [`live`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
-//! words; [`json`] is for programs, [`csv`] for spreadsheets. [`size`] reads and prints sizes.
+//! words; [`json`] is for programs. [`columns`] are the tables of an export, which [`sheet`] writes as [`csv`] or
+//! Parquet. [`size`] reads and prints sizes.
 //!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
 //! file or computes a figure.
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod columns;
 pub mod csv;
 pub mod doctor;
 pub mod document;
@@ -16,8 +18,11 @@ pub mod events;
 pub mod info;
 pub mod json;
 pub mod live;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 #[cfg(test)]
 mod sample;
+pub mod sheet;
 pub mod size;
 pub mod spark;
 pub mod table;

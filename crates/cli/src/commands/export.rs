@@ -1,36 +1,46 @@
-//! `export`: the calls in another format.
+//! `export`: the calls, or the blocks, in another format.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use heaptape_analyze::blocks::{Block, Blocks, Deed};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
+use heaptape_analyze::modules::Place;
 use heaptape_analyze::{ProcessSummary, processes};
+use heaptape_report::columns::{self, BlockRecord, CallRecord, Record};
 use heaptape_report::csv::Csv;
-use heaptape_tape::{Columns, Lent, Tape};
+use heaptape_report::sheet::Sheet;
+use heaptape_tape::{Columns, Item, Lent, Tape};
 
 use super::open;
-use crate::args::{Export, Format};
+use crate::args::{Export, Format, Table};
 use crate::names::Names;
 use crate::output::Named;
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 
-/// Writes the chosen calls to a file or to stdout.
+const COLUMNS: Columns = Columns { notes: false, ..Columns::ALL };
+
+/// Writes the chosen table to a file or to stdout.
 pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
+    let available = args.to == Format::Csv || cfg!(feature = "parquet");
+    ensure!(available, "this heaptape was built without the feature parquet; --to csv works");
     let tape = open::tape(&args.file, terminal)?;
-    let Format::Csv = args.to;
     match &args.output {
-        None => csv(&tape, args, terminal.out(), terminal)?,
+        None => export(&tape, args, terminal.out(), terminal)?,
         Some(path) => {
             check_other(path, &args.file)?;
             let name = path.display().to_string();
             let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
-            csv(&tape, args, BufWriter::new(Named::new(name, file)), terminal)?;
+            let out = BufWriter::with_capacity(1 << 16, Named::new(name, file));
+            export(&tape, args, out, terminal)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -44,30 +54,149 @@ fn check_other(output: &Path, input: &Path) -> Result<()> {
     Ok(())
 }
 
-fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Result<()> {
-    let name = || args.file.display().to_string();
-    let mut csv = Csv::new(out)?;
-    let mut callers = Callers::new(tape);
-    let mut names = Names::new(&args.sysroot, tape)?;
-    let columns = Columns { notes: false, ..Columns::ALL };
-    let processes = processes::all(tape.summary(), args.process).with_context(name)?;
-    let span = args.range.unwrap_or(Span::ALL);
-    let events = |p: &ProcessSummary| span.within(p.events);
-    let all = processes.iter().map(|p| events(p).end - events(p).start).sum();
-    let mut progress = terminal.progress(all, args.output.is_none());
+fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Terminal) -> Result<()> {
+    let table = match args.table {
+        Table::Calls => &CallRecord::TABLE,
+        Table::Blocks => &BlockRecord::TABLE,
+    };
+    let processes = processes::all(tape.summary(), args.process)
+        .with_context(|| args.file.display().to_string())?;
+    let all = processes.iter().map(|p| read(args, p)).map(|r| r.end - r.start).sum();
+    let mut exporter = Exporter {
+        tape,
+        args,
+        callers: Callers::new(tape),
+        names: Names::new(&args.sysroot, tape)?,
+        sheet: sheet(tape, args.to, table, out)?,
+        progress: terminal.progress(all, args.output.is_none()),
+    };
     for process in processes {
-        let modules = callers.modules(process.number).with_context(name)?;
-        let items = tape.events_with(process.number, events(process), columns);
+        match args.table {
+            Table::Calls => exporter.calls(process)?,
+            Table::Blocks => exporter.blocks(process)?,
+        }
+    }
+    Ok(exporter.sheet.finish()?)
+}
+
+fn sheet<W: Write + Send>(
+    tape: &Tape,
+    format: Format,
+    table: &columns::Table,
+    out: W,
+) -> Result<Sheet<W>> {
+    Ok(match format {
+        #[cfg(feature = "parquet")]
+        Format::Parquet => {
+            use heaptape_report::parquet::Parquet;
+            Sheet::Parquet(Parquet::new(out, table, &tape.summary().header)?)
+        }
+        _ => Sheet::Csv(Csv::new(out, table)?),
+    })
+}
+
+/// The events of a process that are asked for.
+fn asked(args: &Export, process: &ProcessSummary) -> Range<u64> {
+    args.range.unwrap_or(Span::ALL).within(process.events)
+}
+
+/// Those that are read for them: a block may end in any later one.
+fn read(args: &Export, process: &ProcessSummary) -> Range<u64> {
+    let asked = asked(args, process);
+    match args.table {
+        Table::Blocks if !asked.is_empty() => asked.start..process.events,
+        _ => asked,
+    }
+}
+
+/// An export that is under way.
+struct Exporter<'a, W: Write + Send> {
+    tape: &'a Tape,
+    args: &'a Export,
+    callers: Callers<'a>,
+    names: Names,
+    sheet: Sheet<W>,
+    progress: Progress,
+}
+
+impl<W: Write + Send> Exporter<'_, W> {
+    fn name(&self) -> String {
+        self.args.file.display().to_string()
+    }
+
+    fn calls(&mut self, process: &ProcessSummary) -> Result<()> {
+        let name = self.name();
+        let name = || name.clone();
+        let modules = self.callers.modules(process.number).with_context(name)?;
+        let range = read(self.args, process);
+        let items = self.tape.events_with(process.number, range, COLUMNS);
         let mut items = items.with_context(name)?;
         while let Some(item) = items.lend().with_context(name)? {
             if let Lent::Event(event) = item {
-                progress.event();
+                self.progress.event();
                 let mut row = Row::of(event, modules);
-                names.complete(&mut row.place);
-                csv.row(process.number.0, process.pid, &row)?;
+                self.names.complete(&mut row.place);
+                let (process, pid) = (process.number.0, process.pid);
+                self.sheet.row(&CallRecord { process, pid, row: &row })?;
             }
         }
+        Ok(())
     }
-    csv.finish()?.flush()?;
-    Ok(())
+
+    fn blocks(&mut self, process: &ProcessSummary) -> Result<()> {
+        let name = self.name();
+        let name = || name.clone();
+        let mut blocks = match self.args.range {
+            Some(_) => Blocks::born_in(process.number, asked(self.args, process)),
+            None => {
+                let inherited = self.tape.inherited(process.number).with_context(name)?;
+                Blocks::all(process.number, inherited)
+            }
+        };
+        let range = read(self.args, process);
+        let items = self.tape.events_with(process.number, range, COLUMNS);
+        let mut items = items.with_context(name)?;
+        while let Some(item) = items.lend().with_context(name)? {
+            if blocks.is_done(item.index()) {
+                break;
+            }
+            match item {
+                Lent::Event(event) => {
+                    self.progress.event();
+                    for block in blocks.event(event) {
+                        self.block(process, &block)?;
+                    }
+                }
+                Lent::Other(Item::Release(release)) => {
+                    if let Some(block) = blocks.release(&release) {
+                        self.block(process, &block)?;
+                    }
+                }
+                Lent::Other(_) => {}
+            }
+        }
+        for block in blocks.left() {
+            self.block(process, &block)?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, process: &ProcessSummary, block: &Block) -> Result<()> {
+        let (process, pid) = (process.number.0, process.pid);
+        let made = self.place(block.birth.as_ref())?;
+        let ended = self.place(block.death.as_ref())?;
+        let (made, ended) = (made.as_ref(), ended.as_ref());
+        Ok(self.sheet.row(&BlockRecord { process, pid, block, made, ended })?)
+    }
+
+    fn place(&mut self, deed: Option<&Deed>) -> Result<Option<Place>> {
+        let Some(deed) = deed else { return Ok(None) };
+        let modules = self
+            .callers
+            .modules(deed.process)
+            .with_context(|| self.args.file.display().to_string())?;
+        let mut place = modules.find(deed.caller, deed.index);
+        self.names.complete(&mut place);
+        Ok(place)
+    }
 }

@@ -125,20 +125,28 @@ impl Blocks {
         index >= self.births.end && self.alive.is_empty()
     }
 
-    /// Takes in the next event; gives the blocks that it ended.
-    pub fn event(&mut self, resolved: &Resolved) -> impl Iterator<Item = Block> + use<> {
+    /// Takes in the next event; gives the blocks that it ended to `each`.
+    #[inline]
+    pub fn event<E>(
+        &mut self,
+        resolved: &Resolved,
+        mut each: impl FnMut(&Block) -> Result<(), E>,
+    ) -> Result<(), E> {
         let deed = Deed::of(self.process, resolved);
-        let end = if resolved.effect == Effect::Freed { End::Freed } else { End::Resized };
-        let given = resolved.block.filter(|_| resolved.effect != Effect::Failed);
-        let given = given.and_then(|old| self.ended(&old, end, deed));
-        let displaced = resolved.displaced.and_then(|old| self.ended(&old, End::Displaced, deed));
+        if let Some(old) = resolved.block.as_ref().filter(|_| resolved.effect != Effect::Failed) {
+            let end = if resolved.effect == Effect::Freed { End::Freed } else { End::Resized };
+            self.ended(old, end, deed).iter().try_for_each(&mut each)?;
+        }
+        if let Some(old) = &resolved.displaced {
+            self.ended(old, End::Displaced, deed).iter().try_for_each(&mut each)?;
+        }
         if let Some(ordinal) = resolved.ordinal
             && self.births.contains(&resolved.index)
         {
             let heaptape_tape::Event { address, size, slack, align, .. } = resolved.event;
             self.alive.insert(ordinal, Alive { address, size, slack, align, birth: deed });
         }
-        [given, displaced].into_iter().flatten()
+        Ok(())
     }
 
     /// Takes in an early release; gives the block that the thread's release before it had given up, if its event
@@ -153,14 +161,16 @@ impl Blocks {
     pub fn left(self) -> impl Iterator<Item = Block> {
         let mut left: Vec<_> = self.alive.into_iter().collect();
         left.sort_unstable_by_key(|&(ordinal, _)| ordinal);
-        left.into_iter().map(|(ordinal, alive)| block(ordinal, alive, End::Left))
+        left.into_iter().map(|(ordinal, alive)| block(ordinal, &alive, End::Left))
     }
 
+    #[inline]
     fn ended(&mut self, old: &OldBlock, end: End, deed: Deed) -> Option<Block> {
-        let ended = match self.alive.remove(&old.ordinal) {
-            Some(alive) => block(old.ordinal, alive, end),
-            // What it inherited is not whole where its parent's tape is cut.
-            None if self.inherits && old.birth.is_none() => Block {
+        let (death, age) = (Some(deed), Some(old.age));
+        match self.alive.remove(&old.ordinal) {
+            Some(alive) => Some(Block { death, age, ..block(old.ordinal, &alive, end) }),
+            // What it inherited is not whole where its parent's part of the tape is cut.
+            None if self.inherits && old.birth.is_none() => Some(Block {
                 ordinal: old.ordinal,
                 address: old.address,
                 size: old.size,
@@ -168,17 +178,17 @@ impl Blocks {
                 align: None,
                 end,
                 birth: None,
-                death: None,
-                age: None,
-            },
-            None => return None,
-        };
-        Some(Block { death: Some(deed), age: Some(old.age), ..ended })
+                death,
+                age,
+            }),
+            None => None,
+        }
     }
 }
 
-fn block(ordinal: u64, alive: Alive, end: End) -> Block {
-    let Alive { address, size, slack, align, birth } = alive;
+#[inline]
+fn block(ordinal: u64, alive: &Alive, end: End) -> Block {
+    let &Alive { address, size, slack, align, birth } = alive;
     Block {
         ordinal,
         address,
@@ -189,5 +199,104 @@ fn block(ordinal: u64, alive: Alive, end: End) -> Block {
         birth: Some(birth),
         death: None,
         age: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::tests::resolved;
+    use std::convert::Infallible;
+
+    const FIRST: ProcessNumber = ProcessNumber(0);
+
+    /// An event `index` that makes the block `made` and ends the block `old`, each a number and a size.
+    fn event(index: u64, made: Option<(u64, u64)>, old: Option<(u64, u64)>) -> Resolved {
+        let call = match (made, old) {
+            (Some(_), None) => Call::Malloc,
+            (Some(_), Some(_)) => Call::Realloc,
+            _ => Call::Free,
+        };
+        let (size, address) = (made.map_or(0, |m| m.1), if made.is_some() { 0x200 } else { 0 });
+        let given = if old.is_some() { 0x100 } else { 0 };
+        let address = if call == Call::Free { 0x100 } else { address };
+        let mut event = resolved(call, size, address, given, old.map_or(0, |o| o.1));
+        (event.index, event.ordinal) = (index, made.map(|m| m.0));
+        if let (Some(block), Some((ordinal, _))) = (&mut event.block, old) {
+            (block.ordinal, block.birth) = (ordinal, Some(0));
+        }
+        event
+    }
+
+    fn ended(blocks: &mut Blocks, event: &Resolved) -> Vec<Block> {
+        let mut all = Vec::new();
+        let taken: Result<(), Infallible> = blocks.event(event, |block| {
+            all.push(*block);
+            Ok(())
+        });
+        assert!(taken.is_ok());
+        all
+    }
+
+    #[test]
+    fn a_block_comes_once_with_its_birth_and_its_death() {
+        let mut blocks = Blocks::all(FIRST, Vec::new());
+        assert_eq!(ended(&mut blocks, &event(0, Some((0, 10)), None)), []);
+        let resized = ended(&mut blocks, &event(3, Some((1, 20)), Some((0, 10))));
+        let [block] = resized[..] else { panic!("{resized:?}") };
+        assert_eq!((block.ordinal, block.size, block.end), (0, 10, End::Resized));
+        assert_eq!((block.lifetime(), block.age), (Some(3), Some(4)));
+        let freed = ended(&mut blocks, &event(5, None, Some((1, 20))));
+        assert_eq!((freed.len(), freed[0].end, freed[0].lifetime()), (1, End::Freed, Some(2)));
+        assert_eq!(ended(&mut blocks, &event(6, None, Some((1, 20)))), []);
+        assert_eq!(blocks.left().count(), 0);
+    }
+
+    #[test]
+    fn only_what_is_born_in_the_range_comes() {
+        let mut blocks = Blocks::born_in(FIRST, 1..2);
+        for (index, ordinal) in [(0, 7), (1, 8), (2, 9)] {
+            ended(&mut blocks, &event(index, Some((ordinal, 1)), None));
+        }
+        assert!(!blocks.is_done(3));
+        assert_eq!(ended(&mut blocks, &event(3, None, Some((7, 1)))), []);
+        assert_eq!(ended(&mut blocks, &event(4, None, Some((8, 1)))).len(), 1);
+        assert!(blocks.is_done(5));
+        assert_eq!(blocks.left().count(), 0);
+    }
+
+    #[test]
+    fn an_inherited_block_keeps_the_process_that_made_it() {
+        let inherited = LiveBlock {
+            address: 0x100,
+            size: 5,
+            slack: 3,
+            align: 64,
+            birth: 40,
+            ordinal: 2,
+            process: FIRST,
+            thread: 1,
+            caller: 9,
+            time: 4,
+            released: false,
+        };
+        let mut blocks = Blocks::all(ProcessNumber(1), vec![inherited]);
+        let mut free = event(0, None, Some((2, 5)));
+        free.block.iter_mut().for_each(|b| b.birth = None);
+        let freed = ended(&mut blocks, &free);
+        assert_eq!(freed[0].birth.map(|b| (b.process, b.index, b.call)), Some((FIRST, 40, None)));
+        assert_eq!((freed[0].align, freed[0].lifetime()), (Some(64), None));
+        // One that the parent's part of the tape does not tell of.
+        free.block.iter_mut().for_each(|b| b.ordinal = 1);
+        let freed = ended(&mut blocks, &free);
+        assert_eq!((freed.len(), freed[0].birth, freed[0].size), (1, None, 5));
+    }
+
+    #[test]
+    fn what_is_left_comes_in_order_of_birth() {
+        let mut blocks = Blocks::all(FIRST, Vec::new());
+        (0..100).for_each(|n| drop(ended(&mut blocks, &event(n, Some((n, n)), None))));
+        let left: Vec<u64> = blocks.left().map(|b| b.ordinal).collect();
+        assert!(left.into_iter().eq(0..100));
     }
 }

@@ -141,3 +141,41 @@ macro_rules! value {
 }
 
 use {nullable, record, value};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// The lines of the guide's table of columns.
+    fn lines(table: &Table) -> String {
+        let line = |column: &Column| {
+            let (name, kind) = (column.name, column.kind.name());
+            let empty = if column.nullable { ", may be empty" } else { "" };
+            format!("| `{name}` | {kind}{empty} | {} |\n", column.doc)
+        };
+        table.columns.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_guide_tells_of_every_column() {
+        let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+        let guide = fs::read_to_string(guide).expect("the guide");
+        for table in [CallRecord::TABLE, BlockRecord::TABLE] {
+            let lines = lines(&table);
+            assert!(guide.contains(&lines), "the guide's table should be:\n{lines}");
+            assert!(guide.contains(table.schema), "{}", table.schema);
+        }
+    }
+
+    #[test]
+    fn no_column_comes_twice() {
+        for table in [CallRecord::TABLE, BlockRecord::TABLE] {
+            let mut names: Vec<_> = table.columns.iter().map(|c| c.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), table.columns.len(), "{}", table.schema);
+        }
+    }
+}

@@ -163,9 +163,7 @@ impl<W: Write + Send> Exporter<'_, W> {
             match item {
                 Lent::Event(event) => {
                     self.progress.event();
-                    for block in blocks.event(event) {
-                        self.block(process, &block)?;
-                    }
+                    blocks.event(event, |block| self.block(process, block))?;
                 }
                 Lent::Other(Item::Release(release)) => {
                     if let Some(block) = blocks.release(&release) {

@@ -93,6 +93,54 @@ impl FromStr for Span {
     }
 }
 
+/// A part of a run, over the index or over time: `A..B` as a [`Span`] has it, or with times, such as
+/// `1.5s..3s` or `..80ms`. The unit of one of two times is the other's, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Numbers without a unit: indexes, or seconds on an axis of time.
+    Bare {
+        /// As indexes; `None` where they are not whole.
+        indexes: Option<Span>,
+        /// As seconds, in milliseconds.
+        millis: Span,
+    },
+    /// Milliseconds since the recording began.
+    Millis(Span),
+}
+
+impl FromStr for Window {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let nonsense = || Error::WindowText(text.to_owned());
+        let (start, end) = text.split_once("..").ok_or_else(nonsense)?;
+        let (start, end) = (start.trim(), end.trim());
+        let unit = |text: &str| match text {
+            _ if text.ends_with("ms") => Some(1),
+            _ if text.ends_with('s') => Some(1000),
+            _ => None,
+        };
+        let common = unit(end).or(unit(start));
+        let time = |text: &str| {
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let number = text.strip_suffix("ms").or(text.strip_suffix('s')).unwrap_or(text);
+            let unit = unit(text).or(common).unwrap_or(1000);
+            millis(number, unit).map(Some).ok_or_else(nonsense)
+        };
+        let (from, to) = (time(start)?.unwrap_or(0), time(end)?);
+        if to.is_some_and(|to| to < from) {
+            return Err(Error::Backwards(text.to_owned()));
+        }
+        let span = Span { start: from, end: to };
+        Ok(match common {
+            Some(_) => Window::Millis(span),
+            None => Window::Bare { indexes: text.parse().ok(), millis: span },
+        })
+    }
+}
+
 /// A moment in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -163,6 +211,32 @@ mod tests {
         assert!(matches!("7..3".parse::<Span>(), Err(Error::Backwards(_))));
         for text in ["", "a", "1...2", "1..b", "-1", "18446744073709551615", "1..2..3"] {
             assert!(text.parse::<Span>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn windows_of_indexes_and_of_time() {
+        let window = |text: &str| text.parse::<Window>().ok();
+        let millis = |text: &str| match window(text) {
+            Some(Window::Millis(span)) => Some(span.within(100_000)),
+            _ => None,
+        };
+        assert_eq!(millis("1.5s..3s"), Some(1500..3000));
+        assert_eq!(millis("1.5..3s"), Some(1500..3000));
+        assert_eq!(millis("5..80ms"), Some(5..80));
+        assert_eq!(millis("80ms..1s"), Some(80..1000));
+        assert_eq!(millis("..1s"), Some(0..1000));
+        assert_eq!(millis("2 s.."), Some(2000..100_000));
+        let bare = window("1..3");
+        let Some(Window::Bare { indexes, millis }) = bare else { panic!("{bare:?}") };
+        assert_eq!(indexes.map(|span| span.within(100)), Some(1..3));
+        assert_eq!(millis.within(10_000), 1000..3000);
+        assert!(matches!(window("1.5..3"), Some(Window::Bare { indexes: None, .. })));
+        assert!(matches!("3s..1s".parse::<Window>(), Err(Error::Backwards(_))));
+        for text in
+            ["", "5", "peak", "a..b", "-1..3", "1s..2m", "1..2..3", "s..", "1sms..2", "1ss..2"]
+        {
+            assert_eq!(window(text), None, "{text:?}");
         }
     }
 

@@ -15,6 +15,7 @@ pub mod bounds;
 pub mod callers;
 pub mod calls;
 pub mod choice;
+pub mod curves;
 mod error;
 pub mod filter;
 pub mod live;

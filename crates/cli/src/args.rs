@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use heaptape_analyze::Call;
-use heaptape_analyze::choice::{Moment, ProcessChoice, Span};
+use heaptape_analyze::choice::{Moment, ProcessChoice, Span, Window};
+use heaptape_analyze::curves::Figure;
+use heaptape_analyze::timeline;
 use heaptape_report::size;
 
 /// A tape measure and a tape recorder for the memory of Linux programs.
@@ -102,6 +104,7 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     Record(Record),
     Info(Info),
+    Report(Report),
     Events(Events),
     Live(Live),
     Export(Export),
@@ -161,6 +164,62 @@ pub(crate) struct Info {
     /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
+}
+
+/// Draw how much memory was used
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape report ls.tape --plot ls.svg", "the curves over the whole run"),
+    ("heaptape report before.tape after.tape --plot both.png --range 0..2s", "two tapes, and the first two seconds large"),
+]))]
+pub(crate) struct Report {
+    /// The tape; several are drawn into one plot
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Which process: a process id, rank:R, #N for the Nth to start (from 0), or all
+    #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
+    pub(crate) process: ProcessChoice,
+    /// How it is drawn
+    #[command(flatten)]
+    pub(crate) plot: PlotOptions,
+}
+
+/// What is drawn, and how.
+#[derive(Debug, Args)]
+pub(crate) struct PlotOptions {
+    /// Draw the curves into this file, a picture by its ending: .svg or .png
+    #[arg(long, value_name = "OUT.svg|OUT.png", value_hint = ValueHint::FilePath)]
+    pub(crate) plot: Option<PathBuf>,
+    /// Draw this part large, with the whole run below it: indexes A..B (B excluded), or times such as 1.5s..3s
+    #[arg(long, value_name = "A..B", requires = "plot", allow_hyphen_values = true)]
+    pub(crate) range: Option<Window>,
+    /// What the curves run over [default: index for one process, time for several]
+    #[arg(long, value_name = "AXIS", requires = "plot")]
+    pub(crate) over: Option<Over>,
+    /// Which curves: requested, usable, system, resident [default: all; of several tapes requested,resident]
+    #[arg(long, value_name = "CURVES", requires = "plot", value_delimiter = ',', value_parser = figure)]
+    pub(crate) curves: Vec<Figure>,
+    /// Draw bytes on a logarithmic axis
+    #[arg(long, requires = "plot")]
+    pub(crate) log: bool,
+}
+
+/// What curves run over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Over {
+    /// The index of the call.
+    Index,
+    /// The time since the recording began.
+    Time,
+}
+
+impl From<Over> for timeline::Axis {
+    fn from(over: Over) -> timeline::Axis {
+        match over {
+            Over::Index => timeline::Axis::Index,
+            Over::Time => timeline::Axis::Time,
+        }
+    }
 }
 
 /// List the calls of a process
@@ -338,6 +397,15 @@ fn call(text: &str) -> Result<Call, String> {
     Call::ALL.into_iter().find(|c| c.name() == name).ok_or_else(|| {
         let names = Call::ALL.map(Call::name).join(", ");
         format!("'{text}' is no call that is recorded; those are {names}.")
+    })
+}
+
+/// Reads the name of a curve.
+fn figure(text: &str) -> Result<Figure, String> {
+    let known = Figure::ALL.into_iter().find(|figure| figure.name() == text.trim());
+    known.ok_or_else(|| {
+        let names = Figure::ALL.map(Figure::name).join(", ");
+        format!("'{text}' is no curve; those are {names}.")
     })
 }
 

@@ -1,6 +1,11 @@
 //! What is written to, by name, so that an error says where it happened.
 
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
 
 /// A writer whose errors begin with its name; their kind stays.
 pub(crate) struct Named<W> {
@@ -31,4 +36,12 @@ impl<W: Write> Write for Named<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().map_err(|error| self.named(error))
     }
+}
+
+/// Refuses to write over the tape that is being read, under whatever name.
+pub(crate) fn check_other(output: &Path, input: &Path) -> Result<()> {
+    let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
+    let same = identity(output).is_ok_and(|o| identity(input).is_ok_and(|i| i == o));
+    ensure!(!same, "{} is the tape itself and would be overwritten", output.display());
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! From figures to bytes.
 //!
 //! [`info`], [`events`], [`live`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
-//! words; [`json`] is for programs, [`csv`] for spreadsheets. [`size`] reads and prints sizes.
+//! words; [`json`] is for programs, [`csv`] for spreadsheets, [`plot`] makes pictures. [`size`] reads and prints sizes.
 //!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
 //! file or computes a figure.
@@ -14,6 +14,7 @@ pub mod events;
 pub mod info;
 pub mod json;
 pub mod live;
+pub mod plot;
 #[cfg(test)]
 mod sample;
 pub mod size;

@@ -1,12 +1,10 @@
 //! `export`: the calls in another format.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
@@ -16,7 +14,7 @@ use heaptape_tape::{Columns, Lent, Tape};
 
 use super::open;
 use crate::args::{Export, Format};
-use crate::output::Named;
+use crate::output::{Named, check_other};
 use crate::terminal::Terminal;
 
 /// Writes the chosen calls to a file or to stdout.
@@ -33,14 +31,6 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Refuses to write over the tape that is being read, under whatever name.
-fn check_other(output: &Path, input: &Path) -> Result<()> {
-    let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
-    let same = identity(output).is_ok_and(|o| identity(input).is_ok_and(|i| i == o));
-    ensure!(!same, "{} is the tape itself and would be overwritten", output.display());
-    Ok(())
 }
 
 fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Result<()> {

@@ -18,6 +18,7 @@ pub mod choice;
 pub mod curves;
 mod error;
 pub mod filter;
+pub mod findings;
 pub mod live;
 pub mod lives;
 pub mod modules;

@@ -166,20 +166,29 @@ pub(crate) struct Info {
     pub(crate) process: ProcessChoice,
 }
 
-/// Draw how much memory was used
+/// Tell what happened: what grew, when and by whom, and the tables it stands on
 #[derive(Debug, Args)]
 #[command(after_help = examples([
-    ("heaptape report ls.tape --plot ls.svg", "the curves over the whole run"),
-    ("heaptape report before.tape after.tape --plot both.png --range 0..2s", "two tapes, and the first two seconds large"),
+    ("heaptape report ls.tape", "the whole job, or the one process that there is"),
+    ("heaptape report before.tape after.tape --plot both.svg", "two runs in one picture"),
 ]))]
 pub(crate) struct Report {
-    /// The tape; several are drawn into one plot
+    /// The tape; with --plot it may be several
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
-    /// Which process: a process id, rank:R, #N for the Nth to start (from 0), or all
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all, added up
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
-    /// How it is drawn
+    /// How many rows a table has at the most; 0 for all
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>, allow_hyphen_values = true)]
+    pub(crate) top: usize,
+    /// Print Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Print JSON (heaptape.report/1), with all callers and the curves
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+    /// A picture instead of the report
     #[command(flatten)]
     pub(crate) plot: PlotOptions,
 }
@@ -187,8 +196,8 @@ pub(crate) struct Report {
 /// What is drawn, and how.
 #[derive(Debug, Args)]
 pub(crate) struct PlotOptions {
-    /// Draw the curves into this file, a picture by its ending: .svg or .png
-    #[arg(long, value_name = "OUT.svg|OUT.png", value_hint = ValueHint::FilePath)]
+    /// Draw the curves into this file instead of printing, a picture by its ending: .svg or .png
+    #[arg(long, conflicts_with_all = ["markdown", "json"], value_name = "OUT.svg|OUT.png", value_hint = ValueHint::FilePath)]
     pub(crate) plot: Option<PathBuf>,
     /// Draw this part large, with the whole run below it: indexes A..B (B excluded), or times such as 1.5s..3s
     #[arg(long, value_name = "A..B", requires = "plot", allow_hyphen_values = true)]

@@ -1,17 +1,67 @@
-//! `report`: what happened, as a picture.
+//! `report`: what a tape tells, from what stands out to the tables it stands on.
 
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use heaptape_analyze::account::Account;
+use heaptape_analyze::callers::Callers;
+use heaptape_analyze::overview::Overview;
+use heaptape_analyze::{ProcessSummary, findings};
+use heaptape_report::account::{self, Figures};
+use heaptape_report::table::UNLIMITED;
+use heaptape_report::{document, json, text};
 
-use super::plot;
+use super::{open, plot};
 use crate::args::Report;
 use crate::terminal::Terminal;
 
-/// Draws the plot that is asked for.
+/// The width of plots where the output has none of its own, and the largest.
+const PLOT_WIDTH: (u16, u16) = (100, 160);
+
+/// Reads all events of the chosen processes and prints, or draws, what they come to.
 pub(crate) fn run(args: &Report, terminal: &Terminal) -> Result<ExitCode> {
-    match &args.plot.plot {
-        Some(out) => plot::run(&args.files, args.process, out, &args.plot, terminal),
-        None => bail!("nothing is asked for: --plot OUT.svg draws the curves"),
+    if let Some(out) = &args.plot.plot {
+        return plot::run(&args.files, args.process, out, &args.plot, terminal);
     }
+    let [file] = args.files.as_slice() else {
+        bail!("a report is about one tape; --plot OUT.svg draws several into one picture");
+    };
+    print(file, args, terminal)
+}
+
+fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
+    let tape = open::tape(file, terminal)?;
+    let name = file.display().to_string();
+    let overview = Overview::of(&tape, args.process, false).with_context(|| name.clone())?;
+    let chosen: Vec<&ProcessSummary> = overview.members.iter().map(|m| &m.process).collect();
+    let mut callers = Callers::new(&tape);
+    let account = {
+        let mut progress = terminal.progress(Account::reads(&chosen), false);
+        Account::of(&tape, &chosen, &mut callers, &mut |more| progress.events(more))
+    };
+    let account = account.with_context(|| name.clone())?;
+    let findings = findings::of(&account);
+    let style = terminal.style();
+    let width = if style.width == UNLIMITED { PLOT_WIDTH.0 } else { style.width.min(PLOT_WIDTH.1) };
+    let figures = Figures {
+        file: &name,
+        overview: &overview,
+        account: &account,
+        findings: &findings,
+        name: &text::origin,
+        top: args.top,
+        width: usize::from(width),
+    };
+    let mut out = terminal.out();
+    if args.json {
+        json::account::write(&mut out, &figures)?;
+    } else if args.markdown {
+        document::write_markdown(&mut out, &account::parts(&figures))?;
+    } else {
+        document::write_terminal(&mut out, &account::parts(&figures), style)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -23,7 +23,7 @@ use canvas::Canvas;
 use panel::Panel;
 
 /// The columns that a plot has room for: its width in units, which are pixels in an SVG.
-pub const COLUMNS: usize = 1060;
+pub const COLUMNS: usize = 1040;
 
 /// The size of everything in a PNG, to that in an SVG.
 const PNG_SCALE: i32 = 2;
@@ -33,8 +33,10 @@ const MARGIN: i32 = 24;
 const LEFT: i32 = 112;
 const HEIGHT: i32 = 460;
 const OUTER_HEIGHT: i32 = 92;
-/// Below a plot, for the labels of its axis.
+/// Below a plot, for the labels of its axis and what that is.
 const BELOW: i32 = 66;
+/// Below the small plot, whose axis is the same one.
+const BELOW_OUTER: i32 = 44;
 
 /// The kind of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +104,7 @@ impl Layout {
         let plot = legend + legend::height(picture) + 34;
         let end = plot + HEIGHT + BELOW;
         let outer = picture.drawing.runs.iter().any(|run| run.whole.is_some()).then_some(end + 30);
-        let height = outer.map_or(end, |outer| outer + OUTER_HEIGHT + BELOW);
+        let height = outer.map_or(end, |outer| outer + OUTER_HEIGHT + BELOW_OUTER);
         Layout { legend, plot, outer, height }
     }
 }

@@ -125,7 +125,7 @@ impl Frame {
     /// The process ends, with what it has.
     fn last(&mut self, ended: Option<u64>, levels: &Levels) {
         let (start, axis) = (self.range.start, self.axis);
-        let gone = ended.filter(|_| axis == Axis::Time);
+        let gone = ended.filter(|&ended| axis == Axis::Time && ended < self.range.end);
         let line = match gone {
             Some(ended) if ended < start => self.line(&Levels::default()),
             _ => self.line(levels),

@@ -51,7 +51,7 @@ impl Bytes {
             let first = first.next_multiple_of(step);
             return (first..=last).step_by(step as usize).map(|power| 1 << power).collect();
         }
-        let step = (self.most / LABELS).max(1).checked_next_power_of_two().unwrap_or(1 << 63);
+        let step = self.most.div_ceil(LABELS).checked_next_power_of_two().unwrap_or(1 << 63);
         (0..=self.most / step).map(|n| n * step).collect()
     }
 }
@@ -183,6 +183,6 @@ mod tests {
         assert_eq!(of(0..16_000), "2 s");
         assert_eq!(of(0..600_000), "2 min");
         assert_eq!(of(0..8 * HOUR), "1 h");
-        assert_eq!(of(0..400 * HOUR), "96 h");
+        assert_eq!(of(0..400 * HOUR), "48 h");
     }
 }

@@ -140,6 +140,9 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
 
     /// One line of lettering.
     pub(super) fn text(&self, text: &str, at: Point, letters: Letters) -> Result<(), Error> {
+        // The bitmap puts the middle of its lettering higher than an SVG does.
+        let is_high = self.scale > 1 && matches!(letters.vertical, VPos::Center);
+        let at = if is_high { (at.0, at.1 + letters.size / 7) } else { at };
         let style = self.style(letters);
         Self::drawn(self.area.draw(&Text::new(text, self.at(at), style)))
     }

@@ -12,7 +12,11 @@ use crate::Error;
 const ROW: i32 = 28;
 /// The length of a line in it.
 const SAMPLE: i32 = 62;
-const COLUMNS: usize = 2;
+
+/// How many curves stand side by side: with the names of tapes there is room for one.
+fn columns(picture: &Picture<'_>) -> usize {
+    if picture.tapes.len() > 1 { 1 } else { 2 }
+}
 
 /// The curves, as figures of tapes, in the order of the legend.
 pub(super) fn curves<'a>(picture: &'a Picture<'_>) -> impl Iterator<Item = (usize, Figure)> + 'a {
@@ -22,7 +26,7 @@ pub(super) fn curves<'a>(picture: &'a Picture<'_>) -> impl Iterator<Item = (usiz
 
 /// How much room it takes.
 pub(super) fn height(picture: &Picture<'_>) -> i32 {
-    curves(picture).count().div_ceil(COLUMNS) as i32 * ROW
+    curves(picture).count().div_ceil(columns(picture)) as i32 * ROW
 }
 
 /// Draws it below `top`.
@@ -33,9 +37,10 @@ pub(super) fn paint<B: DrawingBackend>(
 ) -> Result<(), Error> {
     let names = words::names(picture.tapes);
     let count = picture.tapes.len();
+    let columns = columns(picture);
     for (n, (tape, figure)) in curves(picture).enumerate() {
-        let x = MARGIN + (n % COLUMNS) as i32 * (WIDTH / COLUMNS as i32);
-        let y = top + ROW / 2 + (n / COLUMNS) as i32 * ROW;
+        let x = MARGIN + (n % columns) as i32 * (WIDTH / columns as i32);
+        let y = top + ROW / 2 + (n / columns) as i32 * ROW;
         let pen = Pen::of(figure, tape, count);
         // From a whole period on, so that each begins with a dash.
         let period: i32 = pen.dashes.iter().sum();

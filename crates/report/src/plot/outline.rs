@@ -1,5 +1,7 @@
 //! The outline of a curve in units of the picture: its upper edge, its lower one, and dashes.
 
+use std::ops::Range;
+
 use heaptape_analyze::curves::{Column, Curve};
 
 /// A place in the picture: from the left, from the top.
@@ -40,34 +42,41 @@ impl Outline {
     pub(super) fn lower(&self) -> Vec<Vec<Point>> {
         // Flat pieces between two that are not, at most; more would fill the gaps of a dashed upper line.
         const NEAR: usize = 2;
-        let mut lines = Vec::new();
+        self.thick(NEAR).into_iter().map(|pieces| edge(pieces, |piece| piece.bottom)).collect()
+    }
+
+    /// The areas between the two.
+    pub(super) fn bands(&self) -> Vec<Vec<Point>> {
+        const NEAR: usize = 8;
+        let area = |pieces| {
+            let mut area = edge(pieces, |piece| piece.top);
+            area.extend(edge(pieces, |piece| piece.bottom).into_iter().rev());
+            area
+        };
+        self.thick(NEAR).into_iter().map(area).collect()
+    }
+
+    /// The stretches with pieces higher than the line, each with a piece more on both sides; those that at most
+    /// `near` others lie between are one.
+    fn thick(&self, near: usize) -> Vec<&[Piece]> {
+        const LINE: i32 = 1;
+        let mut ranges = Vec::new();
         let mut from = None;
         let mut last = 0;
-        let thick = |piece: &Piece| piece.top != piece.bottom;
+        let thick = |piece: &Piece| piece.bottom - piece.top > LINE;
         for (n, _) in self.pieces.iter().enumerate().filter(|(_, piece)| thick(piece)) {
-            if let Some(first) = from.filter(|_| n > last + NEAR) {
-                lines.push(first..last + 2);
+            if let Some(first) = from.filter(|_| n > last + near) {
+                ranges.push(first..last + 2);
                 from = None;
             }
             from.get_or_insert(n.saturating_sub(1));
             last = n;
         }
-        lines.extend(from.map(|first| first..last + 2));
-        let piece = |n: usize| self.pieces.get(n).copied();
-        lines
-            .into_iter()
-            .map(|range| edge(&range.filter_map(piece).collect::<Vec<_>>(), |piece| piece.bottom))
-            .collect()
-    }
-
-    /// The area between the two.
-    pub(super) fn band(&self) -> Vec<Point> {
-        if self.pieces.iter().all(|piece| piece.top == piece.bottom) {
-            return Vec::new();
-        }
-        let mut area = edge(&self.pieces, |piece| piece.top);
-        area.extend(edge(&self.pieces, |piece| piece.bottom).into_iter().rev());
-        area
+        ranges.extend(from.map(|first| first..last + 2));
+        let pieces = |range: Range<usize>| {
+            self.pieces.get(range.start..range.end.min(self.pieces.len())).unwrap_or_default()
+        };
+        ranges.into_iter().map(pieces).collect()
     }
 
     /// The area from the lowest levels down to `floor`.
@@ -197,7 +206,7 @@ mod tests {
     fn single_changes_are_steps() {
         let steps = outline(&curve(&[(0, 10, 0, 10), (10, 10, 10, 10), (10, 90, 10, 90)], 20));
         assert_eq!(steps.upper(), [(0, 90), (40, 90), (40, 10), (60, 10)]);
-        assert!(steps.band().is_empty() && steps.lower().is_empty());
+        assert!(steps.bands().is_empty() && steps.lower().is_empty());
     }
 
     #[test]
@@ -206,7 +215,7 @@ mod tests {
         let spikes = outline(&curve(&[flat, (50, 50, 50, 99), flat, (50, 50, 1, 50), flat], 1));
         assert!(spikes.upper().contains(&(1, 1)));
         assert!(spikes.lower().concat().contains(&(3, 99)));
-        let band = spikes.band();
+        let band = spikes.bands().concat();
         assert!(band.contains(&(1, 1)) && band.contains(&(3, 99)), "{band:?}");
     }
 

@@ -118,9 +118,10 @@ impl<'a> Panel<'a> {
     fn axes<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>) -> Result<(), Error> {
         let corner = (LEFT, self.bottom());
         canvas.line(&[(LEFT, self.top), corner, (self.right(), self.bottom())], 1, canvas::INK)?;
-        let middle = (LEFT + COLUMNS as i32 / 2, self.bottom() + 36);
-        let drawing = self.picture.drawing;
-        canvas.text(words::axis(drawing.axis), middle, canvas::UNDER_DIM)?;
+        if self.marked.is_none() {
+            let middle = (LEFT + COLUMNS as i32 / 2, self.bottom() + 36);
+            canvas.text(words::axis(self.picture.drawing.axis), middle, canvas::UNDER_DIM)?;
+        }
         let head = match (&self.marked, self.picture.log) {
             (Some(_), _) => "the whole run, with the part above marked",
             (None, false) => "bytes",
@@ -146,8 +147,10 @@ impl<'a> Panel<'a> {
             if curve.figure == Figure::Requested && tapes == 1 {
                 canvas.fill(&outline.under(self.bottom()), pen.color, 0.12)?;
             }
-            let band = outline.band();
-            return if band.is_empty() { Ok(()) } else { canvas.fill(&band, pen.color, 0.3) };
+            for band in outline.bands() {
+                canvas.fill(&band, pen.color, 0.3)?;
+            }
+            return Ok(());
         }
         for line in outline.lower() {
             canvas.line(&line, 1, pen.color)?;

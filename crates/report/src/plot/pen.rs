@@ -46,7 +46,7 @@ impl Pen {
             Figure::Requested => (BLUE, 2, &[]),
             Figure::Usable => (ORANGE, 2, &[14, 6]),
             Figure::System => (GREEN, 2, &[12, 5, 3, 5]),
-            Figure::Resident => (RED, 2, &[3, 4]),
+            Figure::Resident => (RED, 2, &[4, 6]),
         };
         let color = if tapes == 1 { single } else { of_tape(tape, figure) };
         Pen { color, width, dashes, marker: marker(figure, tape) }

@@ -33,31 +33,39 @@ pub(super) fn title(tapes: &[Tape<'_>]) -> String {
 /// The processes that are drawn.
 pub(super) fn subtitle(picture: &Picture<'_>) -> String {
     let tapes = picture.tapes;
+    let what = match tapes {
+        [tape] => processes(tape, &names(tapes).concat()),
+        _ => commands(tapes),
+    };
     let events: u64 = tapes.iter().flat_map(|tape| &tape.processes).map(|p| p.events).sum();
     let events = text::counted(events, "event", "events");
-    let what = match tapes {
-        [] => "nothing".to_owned(),
-        [tape] => {
-            let name = names(tapes).concat();
-            match tape.processes.as_slice() {
-                [p] => {
-                    let rank = p.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-                    format!("process {} (#{}{rank}) of {name}", p.pid, p.number)
-                }
-                all => {
-                    let count = text::counted(all.len() as u64, "process", "processes");
-                    format!("{count} of {name}, added up")
-                }
-            }
-        }
-        [first, ..] => {
-            format!("{} tapes; the first is of {}", tapes.len(), text::short_command(first.command))
-        }
-    };
     let whole = &picture.drawing.whole;
-    let time = (picture.drawing.axis == Axis::Time)
-        .then(|| format!(", {}", Millis(whole.end - whole.start)));
-    head(&safe(&format!("{what}: {events}{}", time.unwrap_or_default())), SUBTITLE)
+    let time = match picture.drawing.axis {
+        Axis::Time => format!(" in {}", Millis(whole.end.saturating_sub(whole.start))),
+        Axis::Index => String::new(),
+    };
+    head(&format!("{what}: {events}{time}"), SUBTITLE)
+}
+
+fn processes(tape: &Tape<'_>, name: &str) -> String {
+    match tape.processes.as_slice() {
+        [p] => {
+            let rank = p.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+            format!("process {} (#{}{rank}) of {name}", p.pid, p.number)
+        }
+        all => {
+            let count = text::counted(all.len() as u64, "process", "processes");
+            format!("{count} of {name}, added up")
+        }
+    }
+}
+
+/// What was recorded on several tapes.
+fn commands(tapes: &[Tape<'_>]) -> String {
+    let command = |tape: &Tape<'_>| safe(&text::short_command(tape.command));
+    let mut commands: Vec<String> = tapes.iter().map(command).collect();
+    commands.dedup();
+    commands.join("; ")
 }
 
 /// Names of the tapes: of the files where those differ, else the ends of the paths.
@@ -98,10 +106,9 @@ pub(super) fn entry(picture: &Picture<'_>, tape: usize, name: &str, figure: Figu
 
 /// The label of a peak.
 pub(super) fn summit(summit: &Summit, axis: Axis) -> String {
-    let bytes = match summit.bytes.known() {
-        Some(bytes) => Size(bytes).to_string(),
-        None => format!("{} to {}", Size(summit.bytes.lower), Size(summit.bytes.upper)),
-    };
+    let (lower, upper) =
+        (Size(summit.bytes.lower).to_string(), Size(summit.bytes.upper).to_string());
+    let bytes = if lower == upper { upper } else { format!("{lower} to {upper}") };
     match axis {
         Axis::Index => format!("peak {bytes} at call {}", Count(summit.at)),
         Axis::Time => format!("peak {bytes} at {}", Millis(summit.at)),

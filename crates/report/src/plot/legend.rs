@@ -11,7 +11,7 @@ use crate::Error;
 
 const ROW: i32 = 28;
 /// The length of a line in it.
-const SAMPLE: i32 = 62;
+const SAMPLE: i32 = 72;
 
 /// How many curves stand side by side: with the names of tapes there is room for one.
 fn columns(picture: &Picture<'_>) -> usize {

@@ -110,7 +110,38 @@ fn edge(pieces: &[Piece], level: fn(&Piece) -> i32) -> Vec<Point> {
     if let Some(piece) = pieces.last() {
         push(&mut line, (piece.right, level(piece)));
     }
-    line
+    slim(&line)
+}
+
+/// The line without the points that lie on it anyway, as near as can be drawn: slopes are long, and a file should
+/// be short. What turns up or down stays.
+fn slim(line: &[Point]) -> Vec<Point> {
+    const NEAR: f64 = 0.5;
+    let mut kept: Vec<Point> = line.iter().take(1).copied().collect();
+    // Slopes from the last point kept that come near all points since.
+    let all = (f64::NEG_INFINITY, f64::INFINITY);
+    let mut slopes = all;
+    for (&before, &point) in line.iter().zip(line.iter().skip(1)) {
+        let Some(&from) = kept.last() else { break };
+        if fits(from, point, slopes, 0.0).is_none() && before != from {
+            kept.push(before);
+            slopes = all;
+        }
+        let from = kept.last().copied().unwrap_or(before);
+        slopes = fits(from, point, slopes, NEAR).unwrap_or((1.0, -1.0));
+    }
+    kept.extend(line.last().filter(|_| line.len() > 1));
+    kept
+}
+
+/// The slopes among `slopes` of lines from one point that come as near another; `None` if there are none.
+fn fits(from: Point, to: Point, (least, most): (f64, f64), near: f64) -> Option<(f64, f64)> {
+    let (across, up) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
+    if across <= 0.0 {
+        return None;
+    }
+    let slopes = (least.max((up - near) / across), most.min((up + near) / across));
+    (slopes.0 <= slopes.1).then_some(slopes)
 }
 
 /// Adds a point to a line; one that only makes a level line longer moves its end.
@@ -217,6 +248,18 @@ mod tests {
         assert!(spikes.lower().concat().contains(&(3, 99)));
         let band = spikes.bands().concat();
         assert!(band.contains(&(1, 1)) && band.contains(&(3, 99)), "{band:?}");
+    }
+
+    #[test]
+    fn a_slope_needs_few_points_and_no_turn_is_lost() {
+        let slope: Vec<Point> = (0..1000).map(|x| (x, x / 3)).collect();
+        assert!(slim(&slope).len() < 5, "{:?}", slim(&slope));
+        let noise: Vec<Point> = (0..1000).map(|x| (x, if x % 2 == 0 { 10 } else { 13 })).collect();
+        assert_eq!(slim(&noise), noise);
+        let jumps = [(0, 5), (10, 5), (10, 90), (11, 5), (20, 5), (20, 5)];
+        assert_eq!(slim(&jumps)[..5], jumps[..5]);
+        assert_eq!(slim(&[(3, 4)]), [(3, 4)]);
+        assert!(slim(&[]).is_empty());
     }
 
     #[test]

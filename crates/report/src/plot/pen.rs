@@ -44,9 +44,9 @@ impl Pen {
     pub(super) fn of(figure: Figure, tape: usize, tapes: usize) -> Pen {
         let (single, width, dashes): (_, _, &[i32]) = match figure {
             Figure::Requested => (BLUE, 2, &[]),
-            Figure::Usable => (ORANGE, 2, &[14, 6]),
-            Figure::System => (GREEN, 2, &[12, 5, 3, 5]),
-            Figure::Resident => (RED, 2, &[4, 6]),
+            Figure::Usable => (ORANGE, 2, &[22, 8]),
+            Figure::System => (GREEN, 2, &[20, 6, 4, 6]),
+            Figure::Resident => (RED, 2, &[5, 7]),
         };
         let color = if tapes == 1 { single } else { of_tape(tape, figure) };
         Pen { color, width, dashes, marker: marker(figure, tape) }

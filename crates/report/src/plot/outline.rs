@@ -116,7 +116,7 @@ fn edge(pieces: &[Piece], level: fn(&Piece) -> i32) -> Vec<Point> {
 /// The line without the points that lie on it anyway, as near as can be drawn: slopes are long, and a file should
 /// be short. What turns up or down stays.
 fn slim(line: &[Point]) -> Vec<Point> {
-    const NEAR: f64 = 0.5;
+    const NEAR: f64 = 1.0;
     let mut kept: Vec<Point> = line.iter().take(1).copied().collect();
     // Slopes from the last point kept that come near all points since.
     let all = (f64::NEG_INFINITY, f64::INFINITY);

@@ -46,7 +46,7 @@ unsafe extern "C" fn by_exit(status: c_int, _: *mut c_void) {
 }
 
 fn tell(status: c_int) {
-    if !thread::is_busy() && lifecycle::is_itself() {
+    if lifecycle::is_itself() {
         thread::note(NoteKind::Exit, 0, &[(status & 0xff) as u64], &[]);
     }
 }

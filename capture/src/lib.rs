@@ -16,6 +16,7 @@
 #![no_std]
 
 mod arch;
+mod asking;
 mod children;
 mod exec;
 mod hooks;
@@ -30,6 +31,8 @@ mod next;
 mod operators;
 mod owner;
 mod sanitizers;
+mod shortage;
+mod slot;
 mod thread;
 
 #[panic_handler]

@@ -20,7 +20,8 @@ use heaptape_wire::session::{
 };
 
 use crate::arch::{self, syscall};
-use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, ThreadSlot, UNSTAMPED};
+use crate::slot::{self, ThreadSlot};
+use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, UNSTAMPED};
 use crate::{exec, leaving, limits, modules, next};
 
 unsafe extern "C" {
@@ -383,8 +384,8 @@ fn register_fork() -> bool {
     recording
 }
 
-/// A slot for the calling thread; null when the process has too many threads.
-pub fn new_thread() -> *mut ThreadSlot {
+/// A slot for the calling thread, its own or one so deep inside; null when the process has too many.
+pub fn new_thread(depth: u16) -> *mut ThreadSlot {
     // SAFETY: mapped while recording.
     let private = unsafe { &mut *PRIVATE.load(Ordering::Relaxed) };
     let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
@@ -393,7 +394,10 @@ pub fn new_thread() -> *mut ThreadSlot {
         None => private.next_thread.fetch_add(1, Ordering::Relaxed) as usize,
     };
     if number >= THREADS {
-        detach();
+        // A handler's events may be missing, a thread's may not.
+        if depth == 0 {
+            detach();
+        }
         return core::ptr::null_mut();
     }
     if number > 0 {
@@ -401,7 +405,7 @@ pub fn new_thread() -> *mut ThreadSlot {
     }
     let place = &raw mut private.threads[number];
     // SAFETY: this number was given to this thread alone.
-    unsafe { ThreadSlot::assign(place, number as u16) };
+    unsafe { ThreadSlot::assign(place, number as u16, depth) };
     place
 }
 
@@ -429,7 +433,7 @@ pub fn claim_chunk(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)
         return None;
     }
     let mut offers = session.offers();
-    if let Some(found) = thread::claim_now(arena(), owner, prefers_small, 0) {
+    if let Some(found) = slot::claim_chunk_now(arena(), owner, prefers_small, 0) {
         return Some(found);
     }
     let mut patience = Patience::new();
@@ -438,7 +442,7 @@ pub fn claim_chunk(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)
         let now = session.offers();
         if core::mem::replace(&mut offers, now) != now {
             from = from.wrapping_mul(SCATTER).wrapping_add(SCATTER);
-            if let Some(found) = thread::claim_now(arena(), owner, prefers_small, from >> 16) {
+            if let Some(found) = slot::claim_chunk_now(arena(), owner, prefers_small, from >> 16) {
                 return Some(found);
             }
         }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::process::Gap;
 
-use crate::{owner, sanitizers};
+use crate::{asking, owner, sanitizers};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -165,7 +165,7 @@ fn sizes(next: &Next) -> Sizes {
             no_size
         }
         Some(_) if of_libc(next.malloc as usize) => next.usable_size,
-        Some(_) => crate::thread::ask_size,
+        Some(_) => ask_size,
     };
     let of = |function: usize| match own {
         Some(own) if own.holds(function) => size,
@@ -180,6 +180,16 @@ fn sizes(next: &Next) -> Sizes {
         pvalloc: of(next.pvalloc as usize),
         posix_memalign: of(next.posix_memalign as usize),
     }
+}
+
+/// The size of a block of an allocator that is not libc's.
+unsafe extern "C" fn ask_size(block: *mut u8) -> usize {
+    if asking::is_trusted() {
+        // SAFETY: a live block.
+        return unsafe { (next().usable_size)(block) };
+    }
+    // SAFETY: as above.
+    asking::with_care(|| unsafe { (next().usable_size)(block) })
 }
 
 /// The size of a block of libc's, where libc is not the allocator. It is looked up at the first such

@@ -16,7 +16,7 @@ use crate::arch::{operator_new, with_caller};
 use crate::hooks::{record, release, slack};
 use crate::next::{Late, UsableSize, next, symbol_of};
 use crate::owner;
-use crate::thread::{self, OPERATOR_BYTES};
+use crate::shortage::{self, OPERATOR_BYTES};
 
 /// Forms of the operators that are made of one another.
 struct Family {
@@ -100,7 +100,7 @@ fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
     made(block, size, align, caller, next().sizes.aligned_alloc)
 }
 
-/// A failure is recorded once it is final (see [`thread::enter_new`]).
+/// A failure is recorded once it is final (see [`shortage::enter`]).
 fn made(block: *mut u8, size: usize, align: usize, caller: usize, ask: UsableSize) -> *mut u8 {
     if !block.is_null() {
         record(Call::New, block, size, align, caller, ask);
@@ -151,7 +151,7 @@ fn real_new(operator: &Late, family: &Family, size: usize, align: usize, caller:
     }
     if !family.is_replaced() {
         find_exception_maker();
-        thread::enter_new(code_of(address), size, align, caller);
+        shortage::enter(code_of(address), size, align, caller);
     }
     address
 }
@@ -169,14 +169,14 @@ fn code_of(operator: usize) -> (usize, usize) {
 /// The real `operator new` has returned. One that is not the C++ library's may have made the block, or
 /// given up, without a call that we see.
 unsafe extern "C" fn after_real(block: *mut u8) -> *mut u8 {
-    thread::leave_new(block as u64, |size| slack(block, size, next().sizes.malloc));
+    shortage::exit(block as u64, |size| slack(block, size, next().sizes.malloc));
     block
 }
 
 /// Memory is short already, so the look-up costs nothing that matters.
 fn find_exception_maker() {
     static MAKER: Late = Late::new(c"__cxa_allocate_exception");
-    thread::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
+    shortage::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
 }
 
 /// There is no C++ library to throw `bad_alloc`: the program ends as an uncaught one would end it.

@@ -41,18 +41,26 @@ pub fn with_care(ask: impl FnOnce() -> usize) -> usize {
     if is_answer() {
         return 0;
     }
+    let (size, is_quiet) = unseen(ask);
+    set_asking_word(if is_quiet && before != NEW { TRUSTED } else { ASKED });
+    size
+}
+
+/// Does something of our own during which this thread's calls are not recorded; whether it made none.
+pub fn unseen<T>(act: impl FnOnce() -> T) -> (T, bool) {
+    let before = asking_word();
     set_asking_word(ASKING);
     let slot = arch::thread_word() as *mut ThreadSlot;
-    // SAFETY: the thread's own slot, claimed for the time of the question.
-    let size = unsafe {
+    // SAFETY: the thread's own slot, claimed meanwhile if it is not already.
+    let result = unsafe {
         let is_claimed = !slot.is_null() && slot::try_claim(slot);
-        let size = ask();
+        let result = act();
         if is_claimed {
             slot::leave(slot);
         }
-        size
+        result
     };
-    let is_quiet = before != NEW && asking_word() == ASKING;
-    set_asking_word(if is_quiet { TRUSTED } else { ASKED });
-    size
+    let is_quiet = asking_word() == ASKING;
+    set_asking_word(before);
+    (result, is_quiet)
 }

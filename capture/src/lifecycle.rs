@@ -20,6 +20,7 @@ use heaptape_wire::session::{
 };
 
 use crate::arch::{self, syscall};
+use crate::next::following;
 use crate::slot::{self, ThreadSlot};
 use crate::thread::{self, BY_COUNTER, BY_TSC, STAMPING, UNSTAMPED};
 use crate::{exec, leaving, limits, modules, next};
@@ -166,14 +167,20 @@ pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> 
 
 /// Joins the session that the environment names, if there is one.
 fn join() -> bool {
-    if !next::look_up() || !next::is_glibc() {
+    if !next::look_up() {
+        return false;
+    }
+    if !next::is_glibc() {
+        STATE.mode.store(PASSING, Ordering::Release);
+        return false;
+    }
+    // From here on what is called does not come here again.
+    if STATE.mode.compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return false;
     }
     let environment = first_environment();
     if environment.is_null() {
-        return false;
-    }
-    if STATE.mode.compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        STATE.mode.store(UNKNOWN, Ordering::Release);
         return false;
     }
     // SAFETY: a null-terminated array of C strings.
@@ -567,7 +574,8 @@ unsafe extern "C" fn after_fork_in_child() {
 }
 
 fn follow_forks() {
-    let address = next::symbol(c"__register_atfork");
+    following!(static REGISTER = c"__register_atfork");
+    let address = REGISTER.address();
     if address == 0 {
         return;
     }
@@ -599,6 +607,7 @@ const SETTINGS: [&str; 7] = [
 
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
     next::look_up();
+    next::look_up_rest();
     if !next::is_glibc() || !is_recording() {
         return;
     }
@@ -612,7 +621,7 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
         slot.set_command(command);
         if let Some((gap, module)) = next::gap() {
             let first = if argc > 0 { *argv } else { core::ptr::null() };
-            let path = module.as_ref().map_or(&[][..], |module| module.path_of_library(first));
+            let path = module.as_ref().map_or(&[][..], |module| module.path_later(first));
             slot.set_gap(gap, path.iter().copied());
         }
         let mut at = envp;

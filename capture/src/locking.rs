@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use crate::arch::{self, syscall};
 use crate::lifecycle;
-use crate::next::{ENOSYS, Late, set_errno};
+use crate::next::{ENOSYS, following, set_errno};
 
 const MADV_DONTNEED: usize = 4;
 const PROT_NONE: usize = 0;
@@ -14,7 +14,7 @@ const PROT_READ_WRITE: usize = 3;
 /// the kernel gives them no memory; afterwards what is ours is not locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    static NEXT: Late = Late::new(c"mlockall");
+    following!(static NEXT = c"mlockall");
     let address = NEXT.address();
     if address == 0 {
         set_errno(ENOSYS);

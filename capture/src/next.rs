@@ -5,7 +5,7 @@
 //! served from a small static region that `free` recognises.
 
 use core::cell::UnsafeCell;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::process::Gap;
@@ -138,7 +138,12 @@ pub fn look_up() -> bool {
     // SAFETY: as above; every field but this one is known now.
     unsafe { (*table).sizes = sizes(&*table) };
     crate::operators::look_around();
-    crate::mappings::look_up();
+    for following in all_following() {
+        following.look_up();
+    }
+    // One that succeeds comes last: the loader then gives back, unseen like its making, the text that
+    // it holds about one that failed.
+    symbol(c"malloc");
     STATE.store(KNOWN, Ordering::Release);
     true
 }
@@ -192,14 +197,24 @@ unsafe extern "C" fn ask_size(block: *mut u8) -> usize {
     asking::with_care(|| unsafe { (next().usable_size)(block) })
 }
 
-/// The size of a block of libc's, where libc is not the allocator. It is looked up at the first such
-/// block: the look-up may allocate, and an allocator may be why the first look-up is made.
-unsafe extern "C" fn size_by_libc(block: *mut u8) -> usize {
-    static FOUND: AtomicUsize = AtomicUsize::new(0);
-    if FOUND.load(Ordering::Relaxed) == 0 {
-        FOUND.store(symbol_of(c"libc.so.6", c"malloc_usable_size"), Ordering::Relaxed);
+/// libc's `malloc_usable_size`, where libc is not the allocator but serves what that lacks.
+static LIBC_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// From the constructor: looks up what may not be looked up earlier, since it may allocate, and an
+/// allocator may be why the first look-up is made.
+pub fn look_up_rest() {
+    let sizes = &next().sizes;
+    let all =
+        [sizes.memalign, sizes.aligned_alloc, sizes.valloc, sizes.pvalloc, sizes.posix_memalign];
+    if all.iter().any(|&size| core::ptr::fn_addr_eq(size, size_by_libc as UsableSize)) {
+        let (found, _) = asking::unseen(|| symbol_of(c"libc.so.6", c"malloc_usable_size"));
+        LIBC_SIZE.store(found, Ordering::Relaxed);
     }
-    match FOUND.load(Ordering::Relaxed) {
+}
+
+/// The size of a block of libc's, where libc is not the allocator; not known before the constructor.
+unsafe extern "C" fn size_by_libc(block: *mut u8) -> usize {
+    match LIBC_SIZE.load(Ordering::Relaxed) {
         0 => 0,
         // SAFETY: the type of this function; a live block of libc's.
         found => unsafe { core::mem::transmute::<usize, UsableSize>(found)(block) },
@@ -218,27 +233,34 @@ pub fn gap() -> Option<(Gap, Option<owner::Module>)> {
     is_unknown.then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
 }
 
+following!(static VERSION = c"gnu_get_libc_version");
+
+/// An address in the C library; 0 where that is not glibc.
+pub fn in_glibc() -> usize {
+    VERSION.address()
+}
+
 /// Whether the C library is glibc. Another one may load this library just as well, and then hands no
 /// arguments to constructors, keeps its thread's words elsewhere, and so on: nothing is recorded there.
 pub fn is_glibc() -> bool {
-    symbol(c"gnu_get_libc_version") != 0
+    in_glibc() != 0
 }
 
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
-pub fn symbol(name: &core::ffi::CStr) -> usize {
+pub fn symbol(name: &CStr) -> usize {
     // SAFETY: a C string; dlsym may be called at any time after relocation.
     unsafe { dlsym(RTLD_NEXT, name.as_ptr()) as usize }
 }
 
 /// The address that a symbol has for the program: the first definition, ours included. Not for hooks.
-pub fn global(name: &core::ffi::CStr) -> usize {
+pub fn global(name: &CStr) -> usize {
     // SAFETY: as above.
     unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) as usize }
 }
 
 /// The address of a symbol of a library that is loaded already but perhaps in no global scope; 0
 /// when there is none. Not for hooks.
-pub fn symbol_of(library: &core::ffi::CStr, name: &core::ffi::CStr) -> usize {
+pub fn symbol_of(library: &CStr, name: &CStr) -> usize {
     let dlopen = DLOPEN.address();
     if dlopen == 0 {
         return 0;
@@ -252,37 +274,81 @@ pub fn symbol_of(library: &core::ffi::CStr, name: &core::ffi::CStr) -> usize {
     }
 }
 
-/// A next function that is looked up when it is first needed, outside the hot path.
-pub struct Late {
-    name: &'static core::ffi::CStr,
+/// A next function beside the allocator's.
+///
+/// Those of libc, made by [`following!`], are looked up with the allocator's. Later a look-up could wait
+/// for the loader's lock, which a thread may hold that waits for us. Those of other libraries, made by
+/// [`Following::later`], are looked up when they are needed: the library may come at any time, and
+/// the loader takes memory, from an allocator that has just begun, to say that there is no such symbol.
+#[repr(C)]
+pub struct Following {
+    name: &'static CStr,
     address: AtomicUsize,
 }
 
-impl Late {
-    pub const fn new(name: &'static core::ffi::CStr) -> Late {
-        Late { name, address: AtomicUsize::new(0) }
+impl Following {
+    /// One that is looked up when it is needed.
+    pub const fn later(name: &'static CStr) -> Following {
+        Following { name, address: AtomicUsize::new(0) }
     }
 
     /// Its name.
-    pub fn name(&self) -> &'static core::ffi::CStr {
+    pub fn name(&self) -> &'static CStr {
         self.name
     }
 
     /// Its address; 0 when there is none.
     pub fn address(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
-            0 => {
-                let found = symbol(self.name);
-                self.address.store(found, Ordering::Relaxed);
-                found
-            }
+            0 => self.late(),
             known => known,
         }
     }
+
+    /// A call before all others, or of what libc may lack or is not libc's.
+    #[cold]
+    fn late(&self) -> usize {
+        look_up();
+        if self.address.load(Ordering::Relaxed) == 0 {
+            self.look_up();
+        }
+        self.address.load(Ordering::Relaxed)
+    }
+
+    fn look_up(&self) {
+        self.address.store(symbol(self.name), Ordering::Relaxed);
+    }
 }
 
-/// libc's `dlopen`, behind ours.
-pub static DLOPEN: Late = Late::new(c"dlopen");
+/// Defines a [`Following`] of libc, which [`look_up`] finds.
+macro_rules! following {
+    ($(#[$about:meta])* $visible:vis static $name:ident = $symbol:expr) => {
+        $(#[$about])*
+        #[unsafe(link_section = "heaptape_following")]
+        $visible static $name: $crate::next::Following = $crate::next::Following::later($symbol);
+    };
+}
+pub(crate) use following;
+
+/// All that [`following!`] defines.
+fn all_following() -> &'static [Following] {
+    unsafe extern "C" {
+        // The linker's names for the two ends of the section.
+        static __start_heaptape_following: u8;
+        static __stop_heaptape_following: u8;
+    }
+    // SAFETY: the section holds nothing but these.
+    unsafe {
+        let start = (&raw const __start_heaptape_following).cast::<Following>();
+        let stop = (&raw const __stop_heaptape_following).cast::<Following>();
+        core::slice::from_raw_parts(start, stop.offset_from(start) as usize)
+    }
+}
+
+following! {
+    /// libc's `dlopen`, behind ours.
+    pub static DLOPEN = c"dlopen"
+}
 
 /// Sets errno, where a function of ours stands in for one that libc lacks or that failed before it.
 pub fn set_errno(error: c_int) {

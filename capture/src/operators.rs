@@ -14,7 +14,7 @@ use heaptape_wire::event::Call;
 
 use crate::arch::{operator_new, with_caller};
 use crate::hooks::{record, release, slack};
-use crate::next::{Late, UsableSize, next, symbol_of};
+use crate::next::{Following, UsableSize, next, symbol_of};
 use crate::owner;
 use crate::shortage::{self, OPERATOR_BYTES};
 
@@ -135,7 +135,7 @@ unsafe extern "C" fn made_of_aligned(
 }
 
 /// The next operator of a form; 0 when there is none.
-fn real(operator: &Late) -> usize {
+fn real(operator: &Following) -> usize {
     match operator.address() {
         // The C++ library may have come with a plug-in and be in no global scope.
         0 => symbol_of(c"libstdc++.so.6", operator.name()),
@@ -144,7 +144,13 @@ fn real(operator: &Late) -> usize {
 }
 
 /// The next `operator new` of a form, to be entered in our place.
-fn real_new(operator: &Late, family: &Family, size: usize, align: usize, caller: usize) -> usize {
+fn real_new(
+    operator: &Following,
+    family: &Family,
+    size: usize,
+    align: usize,
+    caller: usize,
+) -> usize {
     let address = real(operator);
     if address == 0 {
         return no_operator as *const () as usize;
@@ -175,7 +181,7 @@ unsafe extern "C" fn after_real(block: *mut u8) -> *mut u8 {
 
 /// Memory is short already, so the look-up costs nothing that matters.
 fn find_exception_maker() {
-    static MAKER: Late = Late::new(c"__cxa_allocate_exception");
+    static MAKER: Following = Following::later(c"__cxa_allocate_exception");
     shortage::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
 }
 
@@ -194,7 +200,7 @@ unsafe extern "C" fn no_operator() -> *mut u8 {
 macro_rules! new {
     ($name:ident, $symbol:literal, $entry:path, $family:expr, $next:ident) => {
         unsafe extern "C" fn $next(size: usize, align: usize, _: usize, caller: usize) -> usize {
-            static REAL: Late = Late::new($symbol);
+            static REAL: Following = Following::later($symbol);
             let align = if core::ptr::eq(&$family, &ALIGNED) { align } else { 0 };
             real_new(&REAL, &$family, size, align, caller)
         }
@@ -228,7 +234,7 @@ new!(
 macro_rules! delete {
     ($name:ident, $count:tt, $symbol:literal, $aside:expr, $entry:ident, ($($rest:ident),*)) => {
         unsafe extern "C" fn $entry(block: *mut u8, $($rest: usize,)* caller: usize) {
-            static REAL: Late = Late::new($symbol);
+            static REAL: Following = Following::later($symbol);
             if $aside {
                 let address = real(&REAL);
                 if address != 0 {

@@ -151,3 +151,11 @@ fn paths_with_blanks_and_colons() {
     assert_eq!(tape::number(&info, "/processes/1/events"), 900, "{info}");
     assert!(run(&mut heaptape(["capture-path"])).code() == 0);
 }
+
+#[test]
+fn a_first_call_while_another_thread_loads_a_library_does_not_wait_for_it() {
+    let (folder, program, library) = (scratch(), program("gated"), library("gate"));
+    let file = folder.path().join("x.tape");
+    let (_, outcome) = the_same(&file, &[program.as_os_str(), library.as_os_str()], &[]);
+    assert_eq!(outcome.code(), 7);
+}

@@ -12,7 +12,7 @@ use heaptape_wire::session::{How, SESSION_VARIABLE};
 
 use crate::arch::{self, exec_list, syscall};
 use crate::lifecycle::{self, announce, variable};
-use crate::next::Late;
+use crate::next::following;
 use crate::thread;
 
 type Text = *const c_char;
@@ -249,9 +249,11 @@ unsafe fn is_variable(entry: Text, name: &str) -> bool {
     bytes.len() > name.len() && bytes.starts_with(name.as_bytes()) && bytes[name.len()] == b'='
 }
 
+/// A name that the program passes to a call; empty for null.
+///
 /// # Safety
 /// `file` is null or a C string.
-unsafe fn name_of<'a>(file: Text) -> &'a [u8] {
+pub unsafe fn name_of<'a>(file: Text) -> &'a [u8] {
     if file.is_null() {
         return &[];
     }
@@ -263,7 +265,7 @@ unsafe fn name_of<'a>(file: Text) -> &'a [u8] {
 /// absence is reported as libc reports a call that the kernel lacks.
 macro_rules! next_call {
     ($symbol:literal, $($arg:expr => $type:ty),*) => {{
-        static NEXT: Late = Late::new($symbol);
+        following!(static NEXT = $symbol);
         match NEXT.address() {
             0 => { crate::next::set_errno(crate::next::ENOSYS); -1 }
             address => core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)($($arg),*)

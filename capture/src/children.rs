@@ -4,7 +4,8 @@ use core::ffi::c_int;
 
 use heaptape_wire::note::NoteKind;
 
-use crate::next::{ENOSYS, following, set_errno};
+use crate::following::following;
+use crate::next::{ENOSYS, set_errno};
 use crate::thread;
 
 /// Notes a child that ended; one that was stopped or goes on has not.

@@ -9,7 +9,9 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
-use crate::next::{ENOMEM, UsableSize, early_size, following, is_early, next, set_errno};
+use crate::early::{early_size, is_early};
+use crate::following::following;
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);

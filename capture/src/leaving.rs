@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use heaptape_wire::note::NoteKind;
 
 use crate::arch::{self, syscall};
-use crate::next::{Following, following};
+use crate::following::{Following, following};
 use crate::{lifecycle, thread};
 
 following!(static EXIT = c"_exit");

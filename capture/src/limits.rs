@@ -11,8 +11,9 @@ use core::ffi::c_int;
 use heaptape_wire::session::ARENA_BYTES;
 
 use crate::arch::{self, syscall};
+use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
-use crate::next::{ENOSYS, Following, following, set_errno};
+use crate::next::{ENOSYS, set_errno};
 
 /// `struct rlimit` of <sys/resource.h>.
 #[repr(C)]

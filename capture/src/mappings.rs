@@ -10,7 +10,8 @@ use heaptape_wire::note::NoteKind;
 
 use crate::arch::with_caller;
 use crate::exec::name_of;
-use crate::next::{ENOSYS, following, set_errno};
+use crate::following::following;
+use crate::next::{ENOSYS, set_errno};
 use crate::thread;
 
 /// One wrapped call: its exported name, how many arguments it has, the next function, its note, what it

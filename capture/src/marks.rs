@@ -6,8 +6,10 @@ use core::sync::atomic::Ordering;
 use heaptape_wire::note::NoteKind;
 
 use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
-use crate::lifecycle::{STATE, expect_threads};
-use crate::next::{DLOPEN, Following, following};
+use crate::following::{Following, following};
+use crate::lifecycle::STATE;
+use crate::next::DLOPEN;
+use crate::thread::expect_threads;
 use crate::{modules, thread};
 
 following!(static PTHREAD_CREATE = c"pthread_create");

@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::process::Gap;
 
+use crate::early::early;
+use crate::following::{self, following};
 use crate::{asking, owner, sanitizers};
 
 unsafe extern "C" {
@@ -22,6 +24,11 @@ core::arch::global_asm!(".symver dlsym, dlsym@GLIBC_2.2.5");
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 const RTLD_LAZY_NOLOAD: c_int = 1 | 4;
+
+following! {
+    /// libc's `dlopen`, behind ours.
+    pub static DLOPEN = c"dlopen"
+}
 
 pub type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
 pub type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
@@ -138,9 +145,7 @@ pub fn look_up() -> bool {
     // SAFETY: as above; every field but this one is known now.
     unsafe { (*table).sizes = sizes(&*table) };
     crate::operators::look_around();
-    for following in all_following() {
-        following.look_up();
-    }
+    following::look_up_all();
     // One that succeeds comes last: the loader then gives back, unseen like its making, the text that
     // it holds about one that failed.
     symbol(c"malloc");
@@ -274,82 +279,6 @@ pub fn symbol_of(library: &CStr, name: &CStr) -> usize {
     }
 }
 
-/// A next function beside the allocator's.
-///
-/// Those of libc, made by [`following!`], are looked up with the allocator's. Later a look-up could wait
-/// for the loader's lock, which a thread may hold that waits for us. Those of other libraries, made by
-/// [`Following::later`], are looked up when they are needed: the library may come at any time, and
-/// the loader takes memory, from an allocator that has just begun, to say that there is no such symbol.
-#[repr(C)]
-pub struct Following {
-    name: &'static CStr,
-    address: AtomicUsize,
-}
-
-impl Following {
-    /// One that is looked up when it is needed.
-    pub const fn later(name: &'static CStr) -> Following {
-        Following { name, address: AtomicUsize::new(0) }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &'static CStr {
-        self.name
-    }
-
-    /// Its address; 0 when there is none.
-    pub fn address(&self) -> usize {
-        match self.address.load(Ordering::Relaxed) {
-            0 => self.late(),
-            known => known,
-        }
-    }
-
-    /// A call before all others, or of what libc may lack or is not libc's.
-    #[cold]
-    fn late(&self) -> usize {
-        look_up();
-        if self.address.load(Ordering::Relaxed) == 0 {
-            self.look_up();
-        }
-        self.address.load(Ordering::Relaxed)
-    }
-
-    fn look_up(&self) {
-        self.address.store(symbol(self.name), Ordering::Relaxed);
-    }
-}
-
-/// Defines a [`Following`] of libc, which [`look_up`] finds.
-macro_rules! following {
-    ($(#[$about:meta])* $visible:vis static $name:ident = $symbol:expr) => {
-        $(#[$about])*
-        #[unsafe(link_section = "heaptape_following")]
-        $visible static $name: $crate::next::Following = $crate::next::Following::later($symbol);
-    };
-}
-pub(crate) use following;
-
-/// All that [`following!`] defines.
-fn all_following() -> &'static [Following] {
-    unsafe extern "C" {
-        // The linker's names for the two ends of the section.
-        static __start_heaptape_following: u8;
-        static __stop_heaptape_following: u8;
-    }
-    // SAFETY: the section holds nothing but these.
-    unsafe {
-        let start = (&raw const __start_heaptape_following).cast::<Following>();
-        let stop = (&raw const __stop_heaptape_following).cast::<Following>();
-        core::slice::from_raw_parts(start, stop.offset_from(start) as usize)
-    }
-}
-
-following! {
-    /// libc's `dlopen`, behind ours.
-    pub static DLOPEN = c"dlopen"
-}
-
 /// Sets errno, where a function of ours stands in for one that libc lacks or that failed before it.
 pub fn set_errno(error: c_int) {
     // SAFETY: libc's own word of this thread.
@@ -358,51 +287,6 @@ pub fn set_errno(error: c_int) {
 
 pub const ENOMEM: c_int = 12;
 pub const ENOSYS: c_int = 38;
-
-// --- before the look-up ---------------------------------------------------------------------------
-
-const EARLY_BYTES: usize = 64 << 10;
-
-#[repr(C, align(16))]
-struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
-
-// SAFETY: stretches of it are handed out once each.
-unsafe impl Sync for Early {}
-
-static EARLY: Early = Early(UnsafeCell::new([0; EARLY_BYTES]));
-static EARLY_USED: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a block is one of those handed out during the look-up.
-#[inline(always)]
-pub fn is_early(block: *mut u8) -> bool {
-    (block as usize).wrapping_sub(EARLY.0.get() as usize) < EARLY_BYTES
-}
-
-/// A block from the static region, zeroed, aligned to 16 bytes; null when it is used up.
-fn early(size: usize) -> *mut u8 {
-    let Some(need) = size.checked_next_multiple_of(16).and_then(|n| n.checked_add(16)) else {
-        return core::ptr::null_mut();
-    };
-    if need > EARLY_BYTES {
-        return core::ptr::null_mut();
-    }
-    let start = EARLY_USED.fetch_add(need, Ordering::Relaxed);
-    if start + need > EARLY_BYTES {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: this stretch lies in the region and is handed out once; its first word keeps the size.
-    unsafe {
-        let block = EARLY.0.get().cast::<u8>().add(start + 16);
-        block.sub(16).cast::<usize>().write(size);
-        block
-    }
-}
-
-/// The size of a block from the static region.
-pub fn early_size(block: *mut u8) -> usize {
-    // SAFETY: `early` wrote it there.
-    unsafe { block.sub(16).cast::<usize>().read() }
-}
 
 /// The size of a block whose allocator can't be asked, or hands out what was asked for to the byte.
 unsafe extern "C" fn no_size(_: *mut u8) -> usize {

@@ -13,8 +13,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use heaptape_wire::event::Call;
 
 use crate::arch::{operator_new, with_caller};
+use crate::following::Following;
 use crate::hooks::{record, release, slack};
-use crate::next::{Following, UsableSize, next, symbol_of};
+use crate::next::{UsableSize, next, symbol_of};
 use crate::owner;
 use crate::shortage::{self, OPERATOR_BYTES};
 

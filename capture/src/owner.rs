@@ -5,8 +5,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::following::following;
 use crate::modules::{Header, Info, PT_LOAD, dl_iterate_phdr};
-use crate::next::{following, global, in_glibc};
+use crate::next::{global, in_glibc};
 
 /// `Dl_info` of <dlfcn.h>.
 #[repr(C)]

@@ -10,15 +10,19 @@
 //! written. If it never comes back the thread goes on in the inner lane. Nothing is lost and nothing
 //! is written twice.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use heaptape_wire::chunk::{self, ChunkHeader, HEADER_BYTES, LARGE_BYTES, Owner, SMALL_BYTES};
+use heaptape_wire::chunk::{ChunkHeader, HEADER_BYTES, Owner};
 use heaptape_wire::event::{MAX_EVENT_WORDS, Put, put_time};
+use heaptape_wire::process::THREADS;
 
 use crate::arch;
+use crate::arena::{arena, clock, private, thread_place};
 use crate::asking;
-use crate::lifecycle::{self, STATE};
+use crate::lifecycle::{self, STATE, detach};
 use crate::shortage::ShortOfMemory;
+use crate::supply;
+use crate::thread::expect_threads;
 
 /// What a thread needs to write the next record.
 #[repr(C, align(64))]
@@ -78,7 +82,7 @@ pub fn claim_now(bytes: usize) -> *mut ThreadSlot {
         if slot.is_null() || !try_claim(slot) {
             return NOWHERE;
         }
-        if (*slot).has_room(bytes) && (*slot).time == lifecycle::clock() {
+        if (*slot).has_room(bytes) && (*slot).time == clock() {
             return slot;
         }
         leave(slot);
@@ -186,7 +190,7 @@ fn claim_slowly(bytes: usize) -> *mut ThreadSlot {
             leave(slot);
             return NOWHERE;
         }
-        let now = lifecycle::clock();
+        let now = clock();
         if (*slot).time != now {
             (*slot).time = now;
             put(slot, |out| put_time(out, u64::from(now)));
@@ -201,7 +205,7 @@ fn claim_any() -> *mut ThreadSlot {
     // SAFETY: the thread's own slots.
     unsafe {
         if slot.is_null() || (*slot).tid == 0 {
-            slot = lifecycle::new_thread(0);
+            slot = new_thread(0);
             arch::set_thread_word(slot as usize);
             if slot.is_null() {
                 return NOWHERE;
@@ -210,7 +214,7 @@ fn claim_any() -> *mut ThreadSlot {
         while !try_claim(slot) {
             (*slot).is_left.store(1, Ordering::Relaxed);
             if (*slot).inner.is_null() {
-                (*slot).inner = lifecycle::new_thread((*slot).depth.saturating_add(1));
+                (*slot).inner = new_thread((*slot).depth.saturating_add(1));
             }
             if (*slot).inner.is_null() {
                 count_dropped(slot);
@@ -221,6 +225,29 @@ fn claim_any() -> *mut ThreadSlot {
         }
     }
     slot
+}
+
+/// A slot for the calling thread, its own or one so deep inside; null when the process has too many.
+fn new_thread(depth: u16) -> *mut ThreadSlot {
+    let slot = arena().slot(STATE.slot.load(Ordering::Relaxed) as usize);
+    let number = match slot.reuse_thread() {
+        Some(number) => number as usize,
+        None => private().next_thread.fetch_add(1, Ordering::Relaxed) as usize,
+    };
+    if number >= THREADS {
+        // A handler's events may be missing, a thread's may not.
+        if depth == 0 {
+            detach();
+        }
+        return core::ptr::null_mut();
+    }
+    if number > 0 {
+        expect_threads();
+    }
+    let place = thread_place(number);
+    // SAFETY: this number was given to this thread alone.
+    unsafe { ThreadSlot::assign(place, number as u16, depth) };
+    place
 }
 
 /// There is no lane left for a handler's event.
@@ -250,7 +277,7 @@ unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
             generation: STATE.generation.load(Ordering::Relaxed),
             thread: (*slot).number,
         };
-        let Some((start, capacity)) = lifecycle::claim_chunk(owner, is_first) else {
+        let Some((start, capacity)) = supply::claim(owner, is_first) else {
             // This thread records no more.
             (*slot).end = (*slot).cursor;
             return false;
@@ -271,7 +298,7 @@ unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
         (*slot).cursor = start.add(HEADER_BYTES).cast();
         (*slot).end = start.add(capacity).cast();
         // A new chunk tells its time again, so that each can be read by itself.
-        (*slot).time = !lifecycle::clock();
+        (*slot).time = !clock();
     }
     true
 }
@@ -315,30 +342,4 @@ impl ThreadSlot {
         // SAFETY: as promised.
         unsafe { (*self.chunk).count_free_null() };
     }
-}
-
-/// Claims a chunk from the arena: a small one for a thread's first, else a large one, and what there
-/// is when there is none of the kind. `from` scatters where threads that wait begin to look; 0 is the
-/// beginning, so that few chunks are in use while there are enough.
-pub fn claim_chunk_now(
-    arena: heaptape_wire::session::Arena,
-    owner: Owner,
-    prefers_small: bool,
-    from: usize,
-) -> Option<(*mut u8, usize)> {
-    let session = arena.session();
-    let bound = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
-    let find = |owners: &[AtomicU64]| {
-        let start = from.checked_rem(owners.len()).unwrap_or(0);
-        chunk::claim_from(owners, owner, start)
-    };
-    let small = || {
-        let (start, end) = (bound(&session.small_start), bound(&session.small_end));
-        find(arena.small_owners().get(start..end)?).map(|i| (arena.small(start + i), SMALL_BYTES))
-    };
-    let large = || {
-        let owners = arena.large_owners().get(..bound(&session.large_end))?;
-        find(owners).map(|i| (arena.large(i), LARGE_BYTES))
-    };
-    if prefers_small { small().or_else(large) } else { large().or_else(small) }
 }

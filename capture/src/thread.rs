@@ -6,16 +6,28 @@ use heaptape_wire::event::{
     self, Allocation, Call, put_realloc_begin, put_reallocation, put_release,
 };
 use heaptape_wire::note::{self, NoteKind};
+use heaptape_wire::session::Stamp;
 
-use crate::arch;
-use crate::shortage;
+use crate::arena::arena;
 use crate::slot::{EVENT_BYTES, claim, claim_now, leave, write};
+use crate::{arch, lifecycle, shortage};
 
 /// How the process stamps its events: not at all while it has one thread.
 pub static STAMPING: AtomicU32 = AtomicU32::new(UNSTAMPED);
 pub const UNSTAMPED: u32 = 0;
 pub const BY_TSC: u32 = 1;
 pub const BY_COUNTER: u32 = 2;
+
+/// From here on events are stamped, because there is about to be more than one thread.
+pub fn expect_threads() {
+    if lifecycle::has_joined() && STAMPING.load(Ordering::Relaxed) == UNSTAMPED {
+        let kind = match arena().session().stamp() {
+            Stamp::Tsc => BY_TSC,
+            Stamp::Counter => BY_COUNTER,
+        };
+        STAMPING.store(kind, Ordering::SeqCst);
+    }
+}
 
 #[inline(always)]
 pub fn stamp() -> Option<u64> {

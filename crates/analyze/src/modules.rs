@@ -1,8 +1,9 @@
 //! Which module an address belonged to, at an event's position.
 //!
 //! Built from all notes of one process, in their order: every `module` note names one mapped file, a
-//! `modules_end` note says that the list is whole. A module that is in no later list is unloaded;
-//! blocks that were made before keep its name. A module that a list shows first was loaded at some
+//! `modules_end` note says that the list is whole, or that it holds what is new. A module that is not in
+//! a later whole list, or of which a note says so, is unloaded; blocks that were made before keep its
+//! name. A module that a list shows first was loaded at some
 //! time since the list before it, as nothing tells when `dlopen` returns; so it is taken to be there
 //! from then on. A process that was killed may have loaded one that no list shows; it is known by the
 //! mappings of the samples.
@@ -124,8 +125,14 @@ impl Modules {
             }
             NoteKind::ModulesEnd => {
                 let listed = std::mem::take(&mut self.listed);
-                self.unload_where(index, |m| !listed.contains(&m.start));
+                if note.args.is_empty() {
+                    self.unload_where(index, |m| !listed.contains(&m.start));
+                }
                 self.since = index;
+            }
+            NoteKind::ModuleGone => {
+                let start = note.args.first().copied();
+                self.unload_where(index, |m| Some(m.start) == start);
             }
             _ => {}
         }
@@ -277,6 +284,21 @@ mod tests {
         assert_eq!(path_at(&m, 0x6900, 9), None);
         assert_eq!(path_at(&m, 0x6900, 10).as_deref(), Some("two"));
         assert_eq!(path_at(&m, 0x1000, 15).as_deref(), Some("exe"));
+    }
+
+    #[test]
+    fn a_list_of_what_is_new_leaves_the_rest_until_it_is_said_to_be_gone() {
+        let mut m = Modules::default();
+        for note in [module(0, 0x1000, 0x2000, "exe"), module(0, 0x5000, 0x6000, "one"), end()] {
+            m.note(0, &note);
+        }
+        m.note(10, &module(0, 0x7000, 0x8000, "two"));
+        m.note(10, &note(NoteKind::ModulesEnd, &[1], b""));
+        m.note(20, &note(NoteKind::ModuleGone, &[0x5000], b""));
+        m.note(20, &note(NoteKind::ModulesEnd, &[1], b""));
+        let all = |index| [0x1000, 0x5000, 0x7000].map(|a| path_at(&m, a, index).is_some());
+        assert_eq!(all(15), [true, true, true]);
+        assert_eq!(all(25), [true, false, true]);
     }
 
     #[test]

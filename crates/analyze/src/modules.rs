@@ -29,8 +29,11 @@ pub struct Module {
 
 impl Module {
     /// Reads a `module` note: load bias, lowest address, end address; 20 bytes of build id, a byte
-    /// with its length, the path. `None` when it has another form.
-    fn of_note(note: &Note) -> Option<Module> {
+    /// with its length, the path (empty for the executable). `None` when it has another form.
+    pub fn of_note(note: &Note) -> Option<Module> {
+        if note.kind != NoteKind::Module {
+            return None;
+        }
         let &[bias, start, end] = note.args.first_chunk()?;
         let (id, rest) = note.text.split_first_chunk::<20>()?;
         let (&length, path) = rest.split_first()?;
@@ -56,6 +59,12 @@ impl Module {
             start: first.start,
             end: last.end,
         })
+    }
+
+    /// The build id in hexadecimal digits, as debuggers show it; `None` for none.
+    pub fn build_id_text(&self) -> Option<String> {
+        let digits: String = self.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        (!digits.is_empty()).then_some(digits)
     }
 
     fn holds(&self, address: u64) -> bool {

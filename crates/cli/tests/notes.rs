@@ -60,3 +60,24 @@ fn mapping_calls_stand_on_the_tape_as_the_program_made_them() {
     }
     assert_eq!(found.len(), told.len());
 }
+
+#[test]
+fn a_module_is_listed_with_its_path_and_its_build_id_in_digits() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let outcome = run(&mut record(&file, &[], &[program("mapped").as_os_str()]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let listing = run(heaptape(["events", "--notes", "--json"]).arg(&file)).json();
+    let items = listing["events"].as_array().expect("a list").iter();
+    let modules: Vec<&Value> = items.filter(|item| item["note"] == "module").collect();
+    assert!(modules.len() >= 3, "{modules:?}");
+    for module in &modules {
+        let (path, id) = (module["text"].as_str().expect("a path"), module["build_id"].as_str());
+        // The loader has no name for the executable; the kernel's page need not have a build id.
+        assert!(path.is_empty() || path.chars().all(|c| !c.is_control()), "{module}");
+        let is_hex = |id: &str| id.bytes().all(|b| b.is_ascii_hexdigit());
+        assert!(id.is_none_or(|id| id.len() == 40 && is_hex(id)), "{module}");
+    }
+    let libc = modules.iter().find(|m| m["text"].as_str().is_some_and(|t| t.contains("libc.so.6")));
+    assert!(libc.expect("libc")["build_id"].is_string(), "{libc:?}");
+}

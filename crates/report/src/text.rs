@@ -118,7 +118,8 @@ pub fn early_end(ended: &Ended) -> String {
         "shared-memory-full" => "the recording ended because shared memory was full".to_owned(),
         "output-stalled" => "the recording ended because the tape could not be written".to_owned(),
         "no-chunks-left" => {
-            "the recording ended because the job gave no room for events back".to_owned()
+            "the recording ended because the job has more threads at once than heaptape can record"
+                .to_owned()
         }
         other => format!("the recording ended early: {}", plain(other)),
     }

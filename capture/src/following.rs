@@ -68,6 +68,9 @@ pub fn look_up_all() {
     }
 }
 
+// The linker's names for the two ends of the section are the library's own business.
+core::arch::global_asm!(".hidden __start_heaptape_following", ".hidden __stop_heaptape_following");
+
 /// All that [`following!`] defines.
 fn all() -> &'static [Following] {
     unsafe extern "C" {

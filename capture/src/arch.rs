@@ -130,7 +130,7 @@ macro_rules! thread_local_word {
 
 thread_local_word!(
     "heaptape_thread",
-    /// The thread's [`crate::thread::ThreadSlot`], or null.
+    /// The thread's [`crate::slot::ThreadSlot`], or null.
     thread_word,
     set_thread_word
 );
@@ -142,7 +142,7 @@ thread_local_word!(
 );
 thread_local_word!(
     "heaptape_asking",
-    /// 1 while the thread asks an allocator for a block's size.
+    /// How the thread stands with an allocator that it asks for sizes: see [`crate::asking`].
     asking_word,
     set_asking_word
 );

@@ -11,8 +11,9 @@ use core::ffi::c_int;
 use heaptape_wire::session::ARENA_BYTES;
 
 use crate::arch::{self, syscall};
+use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
-use crate::next::{ENOSYS, Late, set_errno};
+use crate::next::{ENOSYS, set_errno};
 
 /// `struct rlimit` of <sys/resource.h>.
 #[repr(C)]
@@ -106,7 +107,7 @@ macro_rules! limit_functions {
     ($get:ident, $get_symbol:literal, $set:ident, $set_symbol:literal, $both:ident, $both_symbol:literal) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_int, limit: *mut Limit) -> c_int {
-            static NEXT: Late = Late::new($get_symbol);
+            following!(static NEXT = $get_symbol);
             type Get = unsafe extern "C" fn(c_int, *mut Limit) -> c_int;
             // SAFETY: the type of this function; forwarded as the program asked.
             unsafe {
@@ -121,7 +122,7 @@ macro_rules! limit_functions {
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_int, limit: *const Limit) -> c_int {
-            static NEXT: Late = Late::new($set_symbol);
+            following!(static NEXT = $set_symbol);
             type Set = unsafe extern "C" fn(c_int, *const Limit) -> c_int;
             // SAFETY: as above; the limit is one, or null.
             unsafe {
@@ -141,7 +142,7 @@ macro_rules! limit_functions {
             new: *const Limit,
             old: *mut Limit,
         ) -> c_int {
-            static NEXT: Late = Late::new($both_symbol);
+            following!(static NEXT = $both_symbol);
             type Both = unsafe extern "C" fn(c_int, c_int, *const Limit, *mut Limit) -> c_int;
             // SAFETY: as above.
             unsafe {
@@ -165,8 +166,8 @@ macro_rules! limit_functions {
 ///
 /// # Safety
 /// It has that type.
-unsafe fn found<F>(late: &Late) -> Option<F> {
-    let address = late.address();
+unsafe fn found<F>(next: &Following) -> Option<F> {
+    let address = next.address();
     // SAFETY: as promised; a function is a word.
     (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
 }

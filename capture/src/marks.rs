@@ -6,18 +6,20 @@ use core::sync::atomic::Ordering;
 use heaptape_wire::note::NoteKind;
 
 use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
-use crate::lifecycle::{STATE, expect_threads};
-use crate::next::{DLOPEN, Late};
+use crate::following::{Following, following};
+use crate::lifecycle::STATE;
+use crate::next::DLOPEN;
+use crate::thread::expect_threads;
 use crate::{modules, thread};
 
-static PTHREAD_CREATE: Late = Late::new(c"pthread_create");
-static THRD_CREATE: Late = Late::new(c"thrd_create");
-static DLMOPEN: Late = Late::new(c"dlmopen");
-static DLCLOSE: Late = Late::new(c"dlclose");
-static PRCTL: Late = Late::new(c"prctl");
-static SYSCALL: Late = Late::new(c"syscall");
-static MPI_INIT: Late = Late::new(c"MPI_Init");
-static MPI_INIT_THREAD: Late = Late::new(c"MPI_Init_thread");
+following!(static PTHREAD_CREATE = c"pthread_create");
+following!(static THRD_CREATE = c"thrd_create");
+following!(static DLMOPEN = c"dlmopen");
+following!(static DLCLOSE = c"dlclose");
+following!(static PRCTL = c"prctl");
+following!(static SYSCALL = c"syscall");
+static MPI_INIT: Following = Following::later(c"MPI_Init");
+static MPI_INIT_THREAD: Following = Following::later(c"MPI_Init_thread");
 
 /// What a function stands in with when the real one can't be found: an error.
 unsafe extern "C" fn failing() -> isize {
@@ -25,17 +27,17 @@ unsafe extern "C" fn failing() -> isize {
     -1
 }
 
-fn or_failing(late: &Late) -> usize {
-    match late.address() {
+fn or_failing(next: &Following) -> usize {
+    match next.address() {
         0 => failing as *const () as usize,
         found => found,
     }
 }
 
 macro_rules! passing {
-    ($export:ident, $mark:ident, $next:ident, $late:expr) => {
+    ($export:ident, $mark:ident, $next:ident, $next_function:expr) => {
         unsafe extern "C" fn $next() -> usize {
-            or_failing($late)
+            or_failing($next_function)
         }
         seen_in_passing!($export, $mark, $next);
     };
@@ -151,7 +153,7 @@ macro_rules! fortran_init {
         with_caller!($export, $count, $entry);
 
         unsafe extern "C" fn $entry($($arg: usize,)* error: *const i32, caller: usize) {
-            static NEXT: Late = Late::new($symbol);
+            static NEXT: Following = Following::later($symbol);
             type Init = unsafe extern "C" fn($(fortran_init!(@word $arg),)* *const i32) -> isize;
             thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
             // SAFETY: the type of this function, whose result nobody reads; it writes the error.

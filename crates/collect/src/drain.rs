@@ -78,6 +78,9 @@ pub(crate) struct Lane {
     pub(crate) slot: u16,
     /// The kernel's number.
     pub(crate) tid: u32,
+    /// 0 for the thread's own stream; else this is what its signal handlers did while a record of the
+    /// stream around this one was being written.
+    pub(crate) depth: u32,
     chunks: VecDeque<Reading>,
     /// Up to where the stream is known to be published.
     visible: u64,
@@ -108,6 +111,7 @@ impl Lane {
             number,
             slot,
             tid,
+            depth: 0,
             chunks: VecDeque::new(),
             visible: 0,
             settled: 0,

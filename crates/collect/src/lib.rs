@@ -49,6 +49,7 @@ pub use error::Error;
 pub use exit::Exit;
 pub use join::{Joining, join};
 pub use launch::Launch;
+pub use limits::was_open;
 pub use output::Output;
 pub use probe::{SHARED_BYTES, features};
 pub use record::{Outcome, Recording, Watch, record};

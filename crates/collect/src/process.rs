@@ -8,7 +8,7 @@ use heaptape_proc::Job;
 use heaptape_tape::{
     Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
-use heaptape_wire::chunk::Owner;
+use heaptape_wire::chunk::{ChunkView, Owner};
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
 
@@ -134,10 +134,10 @@ impl Process {
 
     /// A chunk of this process was found: it begins a lane, or continues its thread's. False when the
     /// thread's first chunk has not been found yet.
-    pub(crate) fn attach(&mut self, owner: Owner, chunk: Chunk, tid: u32, first: u64) -> bool {
+    pub(crate) fn attach(&mut self, owner: Owner, chunk: Chunk, view: &ChunkView) -> bool {
+        let (tid, first) = (view.tid, view.first);
         if first == 0 {
-            let number = self.closed.threads + self.lanes.len() as u64;
-            self.lanes.push(Lane::new(number as u32, owner.thread, tid));
+            self.lanes.push(self.new_lane(owner.thread, tid, view.depth));
         }
         let is_its = |lane: &&mut Lane| lane.slot == owner.thread && lane.tid == tid;
         let lane = self.lanes.iter_mut().rev().find(is_its);
@@ -146,6 +146,18 @@ impl Process {
             lane.attach(chunk, first);
         }
         found
+    }
+
+    /// The lane of a thread that is new, or one inside a thread's own, with that one's number.
+    fn new_lane(&self, slot: u16, tid: u32, depth: u32) -> Lane {
+        let own = self.lanes.iter().rev().find(|lane| lane.depth == 0 && lane.tid == tid);
+        if let Some(own) = own.filter(|_| depth > 0) {
+            let mut lane = Lane::new(own.number, slot, tid);
+            lane.depth = depth;
+            return lane;
+        }
+        let threads = self.lanes.iter().filter(|lane| lane.depth == 0).count() as u64;
+        Lane::new((self.closed.threads + threads) as u32, slot, tid)
     }
 
     /// Looks how far the threads have come; the bytes that they have written since the last look.
@@ -226,7 +238,7 @@ impl Process {
         let mut later = HashSet::new();
         for lane in self.lanes.iter_mut().rev() {
             // A later thread with the same number in the kernel: this one is gone, too.
-            let is_last = later.insert(lane.tid);
+            let is_last = later.insert((lane.tid, lane.depth));
             if !lane.holds_chunks() || (is_last && lives(lane.tid)) {
                 continue;
             }
@@ -292,7 +304,7 @@ impl Process {
 
 impl Totals {
     fn add(&mut self, lane: &Lane) {
-        self.threads += 1;
+        self.threads += u64::from(lane.depth == 0);
         self.free_null += lane.free_null();
         self.lost += lane.lost();
     }

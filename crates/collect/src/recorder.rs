@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
-use heaptape_wire::chunk::{FREE, Owner};
+use heaptape_wire::chunk::{ChunkView, FREE, Owner};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, FreeChunks, SharedArena};
@@ -296,9 +296,9 @@ impl Recorder {
                 _ => found.extend(self.describe(chunk, word)),
             }
         }
-        found.sort_by_key(|&(_, _, _, _, first)| first);
-        for (place, owner, chunk, tid, first) in found {
-            if self.processes[place].attach(owner, chunk, tid, first) {
+        found.sort_by_key(|(_, _, _, view)| (view.depth, view.first));
+        for (place, owner, chunk, view) in found {
+            if self.processes[place].attach(owner, chunk, &view) {
                 self.attached.insert(chunk);
             }
         }
@@ -316,11 +316,11 @@ impl Recorder {
         &self,
         chunk: Chunk,
         word: u64,
-    ) -> Option<(usize, Owner, Chunk, u32, u64)> {
+    ) -> Option<(usize, Owner, Chunk, ChunkView)> {
         let owner = Owner::from_word(word)?;
         let place = *self.by_slot.get(&(owner.slot, owner.generation))?;
         let view = self.arena.header(chunk).view(SharedArena::capacity(chunk))?;
-        self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
+        self.processes[place].ended.is_none().then_some((place, owner, chunk, view))
     }
 
     /// What was given back is free, and nobody's.

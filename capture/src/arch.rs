@@ -76,6 +76,20 @@ pub fn stamp() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
+/// Takes one from a word that only this thread and its signal handlers touch, in one instruction; whether
+/// something is left of it.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn count_down(word: *mut u32) -> bool {
+    // SAFETY: as promised.
+    unsafe {
+        asm!("sub dword ptr [{0}], 1", "jnz {1}", in(reg) word, label { return true }, options(nostack));
+    }
+    false
+}
+
 /// Tells the processor that this is a waiting loop.
 pub fn relax() {
     core::hint::spin_loop();

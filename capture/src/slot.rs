@@ -38,10 +38,9 @@ pub struct ThreadSlot {
     time: u32,
     /// The kernel's number of the thread; 0 while the slot is blank.
     tid: u32,
-    /// 1 while a record is being written.
-    claimed: AtomicU32,
-    /// 1 when a handler has turned the thread to an inner lane during the claim.
-    is_left: AtomicU32,
+    /// [`CLAIMED`] while a record is being written, with [`TURNED`] if a handler has turned the thread to an
+    /// inner lane meanwhile; else 0.
+    state: AtomicU32,
     number: u16,
     /// 0 for the thread's own lane; how many lanes are around this one.
     depth: u16,
@@ -55,6 +54,10 @@ pub struct ThreadSlot {
 pub const EVENT_BYTES: usize = MAX_EVENT_WORDS * 8;
 /// The record that moves the clock.
 const TIME_BYTES: usize = 8;
+
+/// The states of a slot.
+const CLAIMED: u32 = 1;
+const TURNED: u32 = 2;
 
 const NOWHERE: *mut ThreadSlot = core::ptr::null_mut();
 
@@ -106,10 +109,10 @@ pub fn claim(bytes: usize) -> *mut ThreadSlot {
 pub unsafe fn try_claim(slot: *mut ThreadSlot) -> bool {
     // SAFETY: as promised. A handler between the two has left the slot as it found it.
     unsafe {
-        if (*slot).claimed.load(Ordering::Relaxed) != 0 {
+        if (*slot).state.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        (*slot).claimed.store(1, Ordering::Relaxed);
+        (*slot).state.store(CLAIMED, Ordering::Relaxed);
     }
     compiler_fence(Ordering::SeqCst);
     true
@@ -122,11 +125,9 @@ pub unsafe fn try_claim(slot: *mut ThreadSlot) -> bool {
 #[inline(always)]
 pub unsafe fn leave(slot: *mut ThreadSlot) {
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: as promised.
+    // SAFETY: as promised. No handler comes between the two halves of one instruction.
     unsafe {
-        (*slot).claimed.store(0, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if (*slot).is_left.load(Ordering::Relaxed) != 0 {
+        if arch::count_down((*slot).state.as_ptr()) {
             come_back(slot);
         }
     }
@@ -140,7 +141,7 @@ pub unsafe fn leave(slot: *mut ThreadSlot) {
 #[inline(never)]
 unsafe fn come_back(slot: *mut ThreadSlot) {
     // SAFETY: as promised.
-    unsafe { (*slot).is_left.store(0, Ordering::Relaxed) };
+    unsafe { (*slot).state.store(0, Ordering::Relaxed) };
     compiler_fence(Ordering::SeqCst);
     arch::set_thread_word(slot as usize);
 }
@@ -212,7 +213,7 @@ fn claim_any() -> *mut ThreadSlot {
             }
         }
         while !try_claim(slot) {
-            (*slot).is_left.store(1, Ordering::Relaxed);
+            (*slot).state.store(CLAIMED | TURNED, Ordering::Relaxed);
             if (*slot).inner.is_null() {
                 (*slot).inner = new_thread((*slot).depth.saturating_add(1));
             }
@@ -318,8 +319,7 @@ impl ThreadSlot {
                 first: 0,
                 time: 0,
                 tid: lifecycle::own_thread(),
-                claimed: AtomicU32::new(0),
-                is_left: AtomicU32::new(0),
+                state: AtomicU32::new(0),
                 number,
                 depth,
                 inner: NOWHERE,

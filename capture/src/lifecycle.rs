@@ -8,12 +8,11 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use heaptape_wire::chunk::Owner;
-use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
+use heaptape_wire::chunk::{LARGE_BYTES, Owner, SMALL_PER_EXTENT, UNKNOWN_TID};
 use heaptape_wire::note::NoteKind;
 use heaptape_wire::process::{
-    JOB_BYTES, JOB_VARIABLES, Origin, ProcessSlot, Registration, SLOT_BYTES, SLOTS, SlotState,
-    THREADS,
+    JOB_BYTES, JOB_VARIABLES, Origin, ProcessSlot, Proof, Registration, SLOT_BYTES, SLOTS,
+    SlotState, THREADS,
 };
 use heaptape_wire::session::{
     ARENA_BYTES, Arena, EXTENTS_AT, How, INTENTS, Intent, SESSION_VARIABLE, SLOTS_AT, Stamp,
@@ -49,6 +48,9 @@ pub struct State {
     pid: AtomicU32,
     /// 1 when libc notes the numbers of threads where we look for them.
     notes_threads: AtomicU32,
+    /// 1 in a copy that was made behind libc's back: what libc has noted for its first thread is then the
+    /// number of the thread that it was copied from.
+    copied: AtomicU32,
 }
 
 /// The process's own state.
@@ -62,6 +64,7 @@ pub static STATE: State = State {
     namespace: AtomicUsize::new(0),
     pid: AtomicU32::new(0),
     notes_threads: AtomicU32::new(0),
+    copied: AtomicU32::new(0),
 };
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
@@ -70,7 +73,8 @@ struct Private {
     /// 1 in the process that registered.
     registered: AtomicU32,
     next_thread: AtomicU32,
-    _pad: [u64; 511],
+    proof: Proof,
+    _pad: [u64; 509],
     threads: [ThreadSlot; THREADS],
 }
 
@@ -111,15 +115,19 @@ pub fn registered_pid() -> u32 {
     STATE.pid.load(Ordering::Relaxed)
 }
 
-/// The kernel's number of this thread. In a sandbox it is the one that libc has noted, if that was found
-/// right before.
-pub fn own_thread() -> u32 {
+/// The kernel's number of this thread, the process's first or another one. In a sandbox it is the one that
+/// libc has noted, where that is certain to be right.
+pub fn own_thread(is_first: bool) -> u32 {
     let noted = arch::noted_thread();
-    if is_sandboxed() && STATE.notes_threads.load(Ordering::Relaxed) != 0 {
-        return noted;
+    if is_sandboxed() {
+        let is_copied = is_first && STATE.copied.load(Ordering::Relaxed) != 0;
+        let is_right = !is_copied && STATE.notes_threads.load(Ordering::Relaxed) != 0;
+        return if is_right { noted } else { UNKNOWN_TID };
     }
     let asked = arch::ask(arch::SYS_GETTID);
-    STATE.notes_threads.store(u32::from(noted == asked), Ordering::Relaxed);
+    if noted == asked {
+        STATE.notes_threads.store(1, Ordering::Relaxed);
+    }
     asked
 }
 
@@ -159,6 +167,8 @@ pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> 
     let intent = (0..INTENTS).map(|i| arena().intent(i)).find(|intent| intent.claim(pid))?;
     how.order = arena().session().registered.load(Ordering::Acquire);
     how.namespace = STATE.namespace.load(Ordering::Relaxed) as u64;
+    how.slot = STATE.slot.load(Ordering::Relaxed);
+    how.generation = STATE.generation.load(Ordering::Relaxed);
     intent.announce(file.iter().copied(), how);
     Some(intent)
 }
@@ -282,22 +292,22 @@ const FULL_MS: u64 = 200;
 /// Takes a process slot and says who we are; `environment` is that of a new program, or null.
 fn register(origin: Origin, environment: *const *const c_char) -> bool {
     let session = arena().session();
-    // In a sandbox nobody is asked: after a fork the only thread has the number of the process.
-    let pid = match origin {
-        Origin::Fork if is_sandboxed() => own_thread(),
-        _ => arch::ask(arch::SYS_GETPID),
-    };
+    // SAFETY: mapped by `map_private`, of this process alone.
+    let private = unsafe { &*PRIVATE.load(Ordering::Relaxed) };
+    let pid = own_process(origin);
     STATE.pid.store(pid, Ordering::Relaxed);
+    // A filter may forbid to ask; of a fork the parent is known in any case.
+    let ppid = if is_sandboxed() { 0 } else { arch::ask(arch::SYS_GETPPID) };
     let registration = Registration {
         pid,
-        // A filter may forbid to ask; of a fork the parent is known in any case.
-        ppid: if is_sandboxed() { 0 } else { arch::ask(arch::SYS_GETPPID) },
+        ppid,
         origin,
         parent_slot: STATE.slot.load(Ordering::Relaxed),
         parent_generation: STATE.generation.load(Ordering::Relaxed),
         fork: arch::fork_word() as u32,
         order: session.registered.fetch_add(1, Ordering::AcqRel),
-        namespace: pid_namespace() as u64,
+        namespace: pid_namespace(origin, ppid) as u64,
+        proof: &raw const private.proof as u64,
         time: session.clock(),
     };
     STATE.namespace.store(registration.namespace as usize, Ordering::Relaxed);
@@ -310,8 +320,7 @@ fn register(origin: Origin, environment: *const *const c_char) -> bool {
             if slot.claim(pid) {
                 STATE.slot.store(index as u32, Ordering::Relaxed);
                 STATE.generation.store(slot.generation(), Ordering::Relaxed);
-                // SAFETY: mapped by `map_private`, of this process alone.
-                let private = unsafe { &*PRIVATE.load(Ordering::Relaxed) };
+                private.proof.set(session.name(), index as u32, slot.generation());
                 private.next_thread.store(0, Ordering::Relaxed);
                 private.registered.store(1, Ordering::Relaxed);
                 // SAFETY: null, or the environment of this program.
@@ -329,11 +338,30 @@ fn register(origin: Origin, environment: *const *const c_char) -> bool {
     }
 }
 
-/// The inode of the pid namespace: process ids in another than the collector's mean others to it.
-fn pid_namespace() -> usize {
+/// The process's own number; 0 when it can't be told without a question, which a sandbox may forbid. The
+/// only thread of a new copy has the number of the process.
+fn own_process(origin: Origin) -> u32 {
+    match origin {
+        Origin::Fork if is_sandboxed() => match own_thread(true) {
+            UNKNOWN_TID => 0,
+            number => number,
+        },
+        _ => arch::ask(arch::SYS_GETPID),
+    }
+}
+
+/// The inode of the pid namespace: process ids in another than the collector's mean others to it. 0 when it
+/// can't be told.
+///
+/// A copy that libc made and that sees a parent at all is in the namespace of the process that it was copied
+/// from: from a new one neither that process nor who takes its place can be seen.
+fn pid_namespace(origin: Origin, ppid: u32) -> usize {
     let mut text = [0u8; 64];
     let link = c"/proc/self/ns/pid".as_ptr() as usize;
     if is_sandboxed() {
+        return 0;
+    }
+    if origin == Origin::Fork && ppid != 0 && arch::fork_word() != 0 {
         return STATE.namespace.load(Ordering::Relaxed);
     }
     // SAFETY: writes at most the text's length into it.
@@ -373,6 +401,7 @@ pub fn is_itself() -> bool {
 /// Makes a forked child a process of its own.
 fn register_fork() -> bool {
     arch::set_thread_word(0);
+    STATE.copied.store(u32::from(arch::fork_word() == 0), Ordering::Relaxed);
     let recording = register(Origin::Fork, core::ptr::null());
     if recording {
         modules::forget();

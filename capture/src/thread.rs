@@ -471,7 +471,7 @@ impl ThreadSlot {
                 chunk: core::ptr::null(),
                 first: 0,
                 time: 0,
-                tid: lifecycle::own_thread(),
+                tid: lifecycle::own_thread(number == 0),
                 short: ShortOfMemory::NONE,
                 number,
             });

@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use heaptape_wire::atomic::Ordering;
@@ -102,7 +102,7 @@ impl SharedArena {
             shared.offer_extent(true);
         }
         let stamp = if tsc_is_trusted() { Stamp::Tsc } else { Stamp::Counter };
-        arena.session().open(stamp, arch::ticks_per_ms());
+        arena.session().open(random()?, stamp, arch::ticks_per_ms());
         Ok(shared)
     }
 
@@ -114,6 +114,14 @@ impl SharedArena {
     /// What the capture library opens.
     pub(crate) fn session_path(&self) -> &Path {
         &self.session
+    }
+
+    /// Device and inode of its file, as `/proc/PID/maps` tells them.
+    pub(crate) fn identity(&self) -> Result<((u32, u32), u64), Error> {
+        let meta = self.file.metadata();
+        let meta = meta.map_err(|source| Error::Arena { what: "looking at its file", source })?;
+        let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        Ok((device, meta.ino()))
     }
 
     /// Locks the robust mutex whose word the kernel marks when this thread, and so the collector,
@@ -338,9 +346,19 @@ fn create_in(directory: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
 }
 
 fn random_name() -> io::Result<String> {
-    let mut random = [0u8; 16];
+    let bytes: [u8; 16] = random_bytes()?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn random() -> Result<u64, Error> {
+    let error = |source| Error::Arena { what: "reading /dev/urandom", source };
+    random_bytes().map(u64::from_le_bytes).map_err(error)
+}
+
+fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut random = [0u8; N];
     File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut random))?;
-    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(random)
 }
 
 fn create_unnamed() -> Result<File, Error> {

@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 
@@ -75,6 +75,8 @@ pub struct Session {
     pub version: AtomicU32,
     state: AtomicU32,
     stamp: AtomicU32,
+    /// A number that no other session has.
+    name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
     pub tsc_per_ms: AtomicU32,
     /// Extents that were ever offered as a large chunk lie before this one.
@@ -113,8 +115,9 @@ struct ClockLine(AtomicU32);
 const _: () = assert!(core::mem::size_of::<Session>() <= HEADER_BYTES);
 
 impl Session {
-    /// Collector: opens the session.
-    pub fn open(&self, stamp: Stamp, tsc_per_ms: u32) {
+    /// Collector: opens the session, under a `name` that no other has.
+    pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {
+        self.name.store(name, Ordering::Relaxed);
         self.version.store(VERSION, Ordering::Relaxed);
         self.stamp.store(stamp as u32, Ordering::Relaxed);
         self.tsc_per_ms.store(tsc_per_ms.max(1), Ordering::Relaxed);
@@ -137,6 +140,11 @@ impl Session {
     /// Collector: recording is over; every process passes its calls through from its next chunk on.
     pub fn end(&self) {
         self.state.store(ENDED, Ordering::Release);
+    }
+
+    /// The number that no other session has.
+    pub fn name(&self) -> u64 {
+        self.name.load(Ordering::Relaxed)
     }
 
     /// How events are stamped.
@@ -186,13 +194,17 @@ impl Session {
 }
 
 /// Bytes of a file name in an announcement.
-pub const INTENT_TEXT: usize = 232;
+pub const INTENT_TEXT: usize = 224;
 
 /// How a process gets its new program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
     /// The pid namespace of the process id; 0 when it is not known.
     pub namespace: u64,
+    /// The process slot of the one that announces, which may be the process itself or a parent of it.
+    pub slot: u32,
+    /// The generation of that slot.
+    pub generation: u32,
     /// It was spawned with the file, and did not announce it itself.
     pub spawned: bool,
     /// The library's file can't be reached from where the program starts.
@@ -212,6 +224,8 @@ pub struct Intent {
     flags: AtomicU32,
     order: AtomicU32,
     namespace: AtomicU64,
+    slot: AtomicU32,
+    generation: AtomicU32,
     text: [AtomicU64; INTENT_TEXT / 8],
 }
 
@@ -227,6 +241,8 @@ impl Intent {
     /// Process: names the file it is about to run, or that a new process already runs.
     pub fn announce(&self, file: impl Iterator<Item = u8>, how: How) {
         self.namespace.store(how.namespace, Ordering::Relaxed);
+        self.slot.store(how.slot, Ordering::Relaxed);
+        self.generation.store(how.generation, Ordering::Relaxed);
         let flags = u32::from(how.spawned) | u32::from(how.unreachable) << 1;
         self.flags.store(flags, Ordering::Relaxed);
         self.order.store(how.order, Ordering::Relaxed);
@@ -260,6 +276,8 @@ impl Intent {
         let flags = self.flags.load(Ordering::Relaxed);
         How {
             namespace: self.namespace.load(Ordering::Relaxed),
+            slot: self.slot.load(Ordering::Relaxed),
+            generation: self.generation.load(Ordering::Relaxed),
             spawned: flags & 1 != 0,
             unreachable: flags & 2 != 0,
             order: self.order.load(Ordering::Relaxed),

@@ -60,7 +60,7 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
         while let Some(item) = items.lend().with_context(name)? {
             if let Lent::Event(event) = item {
                 progress.event();
-                csv.row(process.number.0, process.pid, &Row::of(event, modules))?;
+                csv.row(process.number.0, process.known_pid(), &Row::of(event, modules))?;
             }
         }
     }

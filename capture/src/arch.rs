@@ -24,6 +24,9 @@ pub const SYS_READLINK: usize = 89;
 pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
+pub const SYS_CLONE: usize = 56;
+pub const SYS_FORK: usize = 57;
+pub const SYS_CLONE3: usize = 435;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.
 ///

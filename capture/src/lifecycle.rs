@@ -361,7 +361,7 @@ fn pid_namespace(origin: Origin, ppid: u32) -> usize {
     if is_sandboxed() {
         return 0;
     }
-    if origin == Origin::Fork && ppid != 0 && arch::fork_word() != 0 {
+    if origin == Origin::Fork && ppid != 0 && is_by_libc() {
         return STATE.namespace.load(Ordering::Relaxed);
     }
     // SAFETY: writes at most the text's length into it.
@@ -401,7 +401,7 @@ pub fn is_itself() -> bool {
 /// Makes a forked child a process of its own.
 fn register_fork() -> bool {
     arch::set_thread_word(0);
-    STATE.copied.store(u32::from(arch::fork_word() == 0), Ordering::Relaxed);
+    STATE.copied.store(u32::from(!is_by_libc()), Ordering::Relaxed);
     let recording = register(Origin::Fork, core::ptr::null());
     if recording {
         modules::forget();
@@ -494,6 +494,7 @@ struct Patience {
     waited: u64,
     silent: u64,
     ticks_per_ms: u64,
+    spins: bool,
 }
 
 impl Patience {
@@ -513,7 +514,10 @@ impl Patience {
     fn new() -> Patience {
         let session = arena().session();
         session.waiting.fetch_add(1, Ordering::Relaxed);
+        let spins = is_sandboxed();
+        session.spinning.fetch_add(u32::from(spins), Ordering::Relaxed);
         Patience {
+            spins,
             rounds: 0,
             beat: session.heartbeat(),
             last: arch::stamp(),
@@ -556,7 +560,7 @@ impl Patience {
     /// How long the next pause is, with so many who wait; 0 for none.
     fn pause_us(&self, crowd: u32) -> u64 {
         let spins = if crowd > Self::FEW { 0 } else { Self::SPINS };
-        if self.rounds < spins || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+        if self.rounds < spins || is_sandboxed() {
             return 0;
         }
         let doubled = Self::PAUSE_US << (self.rounds - spins).min(16);
@@ -571,16 +575,39 @@ impl Patience {
 
 impl Drop for Patience {
     fn drop(&mut self) {
-        arena().session().waiting.fetch_sub(1, Ordering::Relaxed);
+        let session = arena().session();
+        session.waiting.fetch_sub(1, Ordering::Relaxed);
+        session.spinning.fetch_sub(u32::from(self.spins), Ordering::Relaxed);
     }
 }
 
 // --- forks ------------------------------------------------------------------------------------------
 
-unsafe extern "C" fn before_fork() {
+/// The thread's word during a fork is the fork's number, with this bit where libc does not know of it.
+const BEHIND_LIBC: usize = 1 << 32;
+
+fn announce_fork() -> usize {
     let number = STATE.forks.fetch_add(1, Ordering::Relaxed) + 1;
     thread::note(NoteKind::Fork, 0, &[number as u64], &[]);
-    arch::set_fork_word(number);
+    number
+}
+
+unsafe extern "C" fn before_fork() {
+    arch::set_fork_word(announce_fork());
+}
+
+/// The program is about to make the system call for a copy of itself. (The word stays in the parent until
+/// its next fork; what was announced is there once, so nobody takes it for a later one.)
+pub fn before_copy() {
+    if is_recording() {
+        arch::set_fork_word(announce_fork() | BEHIND_LIBC);
+    }
+}
+
+/// Whether libc makes, or has made, the copy that this is.
+fn is_by_libc() -> bool {
+    let word = arch::fork_word();
+    word != 0 && word & BEHIND_LIBC == 0
 }
 
 unsafe extern "C" fn after_fork_in_parent() {

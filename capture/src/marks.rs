@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 
 use heaptape_wire::note::NoteKind;
 
-use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
-use crate::lifecycle::{STATE, expect_threads};
+use crate::arch::{SYS_CLONE, SYS_CLONE3, SYS_FORK, SYS_SECCOMP, seen_in_passing, with_caller};
+use crate::lifecycle::{self, STATE, expect_threads};
 use crate::next::{DLOPEN, Late};
 use crate::{modules, thread};
 
@@ -96,8 +96,18 @@ unsafe extern "C" fn process_controlled(operation: usize, value: usize) {
 }
 
 unsafe extern "C" fn system_called(number: usize, operation: usize) {
-    if number == SYS_SECCOMP {
-        sandboxed(operation);
+    /// The process and its copy share their memory, as after a vfork.
+    const CLONE_VM: u64 = 0x100;
+    let flags = match number {
+        SYS_SECCOMP => return sandboxed(operation),
+        SYS_CLONE => operation as u64,
+        // SAFETY: `struct clone_args` of <linux/sched.h> begins with the flags.
+        SYS_CLONE3 if operation != 0 => unsafe { *(operation as *const u64) },
+        SYS_FORK => 0,
+        _ => return,
+    };
+    if flags & CLONE_VM == 0 {
+        lifecycle::before_copy();
     }
 }
 

@@ -265,8 +265,15 @@ impl SharedArena {
 
     /// Keeps chunks at hand, also for threads that wait; true when any was offered. `starved`: nothing
     /// is free although everything written has been drained, so that threads that write nothing must
-    /// hold all chunks. There may be thousands of them: then small chunks are offered.
-    pub(crate) fn replenish(&mut self, free: FreeChunks, waiting: usize, starved: bool) -> bool {
+    /// hold all chunks. There may be thousands of them: then small chunks are offered. `spinning`: some who
+    /// wait can't sleep, and take the time in which others would end and give theirs back.
+    pub(crate) fn replenish(
+        &mut self,
+        free: FreeChunks,
+        waiting: usize,
+        starved: bool,
+        spinning: bool,
+    ) -> bool {
         let before = self.extents;
         let wanted = KEEP_LARGE + waiting.min(OFFERED_AT_ONCE);
         for _ in free.large..wanted {
@@ -274,7 +281,12 @@ impl SharedArena {
                 break;
             }
         }
-        let kept = if starved { waiting.min(OFFERED_AT_ONCE * SMALL_PER_EXTENT) } else { 0 };
+        let most = OFFERED_AT_ONCE * SMALL_PER_EXTENT;
+        let kept = match starved {
+            _ if spinning && self.extents < EXTENTS / 2 => most,
+            true => waiting.min(most),
+            false => 0,
+        };
         for _ in 0..(KEEP_SMALL + kept).saturating_sub(free.small).div_ceil(SMALL_PER_EXTENT) {
             if !self.offer_extent(false) {
                 break;

@@ -34,8 +34,10 @@ const LITTLE: u64 = 256 << 10;
 const THREADS_EVERY: Duration = Duration::from_millis(250);
 /// The share of the time that this may take: one part in this many.
 const THREADS_SHARE: u32 = 20;
-/// How long it may be to the next such look while threads wait for chunks.
+/// How long it may be to the next such look while threads wait for chunks, and its share then: those who wait
+/// in a sandbox can't sleep, and take the time of those who would end.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
+const THREADS_SOONER_SHARE: u32 = 3;
 /// How often processes are looked for that have registered and were not found.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// How often processes are looked for that did not make themselves known.
@@ -251,8 +253,11 @@ impl Recorder {
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
-        let every = if self.waited > 0 { THREADS_SOONER } else { THREADS_EVERY };
-        if self.threads.is_due_after(every, now) {
+        let (every, share) = match self.waited {
+            0 => (THREADS_EVERY, THREADS_SHARE),
+            _ => (THREADS_SOONER, THREADS_SOONER_SHARE),
+        };
+        if self.threads.is_due_with(every, share, now) {
             self.close_threads();
             let ended = Instant::now();
             self.threads.spent(ended - now, ended);
@@ -351,7 +356,9 @@ impl Recorder {
         let session = self.arena.arena().session();
         self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
         let starved = self.waited > 0 && self.free.total() == 0;
-        if self.arena.replenish(self.free, self.waited as usize, starved) || !starved {
+        let spinning = session.spinning.load(Ordering::Relaxed) > 0;
+        let waiting = self.waited as usize;
+        if self.arena.replenish(self.free, waiting, starved, spinning) || !starved {
             self.supplied = Instant::now();
         }
         // As many threads as there can be chunks, no memory for more, or somebody scribbled over the

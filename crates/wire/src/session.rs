@@ -89,6 +89,8 @@ pub struct Session {
     pub turned_away: AtomicU32,
     /// Threads that wait for a chunk, or for a slot for their process.
     pub waiting: AtomicU32,
+    /// Those of them that can't sleep meanwhile, since a sandbox may forbid it.
+    pub spinning: AtomicU32,
     /// Process slots whose memory is there.
     pub slots_ready: AtomicU32,
     /// Registrations so far, which puts them in order.

@@ -18,6 +18,7 @@
 mod arch;
 mod children;
 mod exec;
+mod filter;
 mod hooks;
 mod leaving;
 mod lifecycle;

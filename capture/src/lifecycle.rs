@@ -41,6 +41,8 @@ pub struct State {
     arena: AtomicPtr<u8>,
     /// Set once the program asked for a sandbox: no system call for our own ends any more.
     pub sandboxed: AtomicU32,
+    /// Set once a sandbox may forbid to sleep.
+    pub sleepless: AtomicU32,
     forks: AtomicUsize,
     /// The inode of the pid namespace that the process's numbers are of; 0 when it is not known.
     namespace: AtomicUsize,
@@ -60,6 +62,7 @@ pub static STATE: State = State {
     generation: AtomicU32::new(0),
     arena: AtomicPtr::new(core::ptr::null_mut()),
     sandboxed: AtomicU32::new(0),
+    sleepless: AtomicU32::new(0),
     forks: AtomicUsize::new(0),
     namespace: AtomicUsize::new(0),
     pid: AtomicU32::new(0),
@@ -134,6 +137,10 @@ pub fn own_thread(is_first: bool) -> u32 {
 /// Whether the program has asked for a sandbox.
 pub fn is_sandboxed() -> bool {
     STATE.sandboxed.load(Ordering::Relaxed) != 0
+}
+
+fn is_sleepless() -> bool {
+    STATE.sleepless.load(Ordering::Relaxed) != 0
 }
 
 /// What is mapped, as start and length. Only while covered.
@@ -514,7 +521,7 @@ impl Patience {
     fn new() -> Patience {
         let session = arena().session();
         session.waiting.fetch_add(1, Ordering::Relaxed);
-        let spins = is_sandboxed();
+        let spins = is_sleepless();
         session.spinning.fetch_add(u32::from(spins), Ordering::Relaxed);
         Patience {
             spins,
@@ -560,7 +567,7 @@ impl Patience {
     /// How long the next pause is, with so many who wait; 0 for none.
     fn pause_us(&self, crowd: u32) -> u64 {
         let spins = if crowd > Self::FEW { 0 } else { Self::SPINS };
-        if self.rounds < spins || is_sandboxed() {
+        if self.rounds < spins || is_sleepless() {
             return 0;
         }
         let doubled = Self::PAUSE_US << (self.rounds - spins).min(16);

@@ -1,4 +1,5 @@
-// zygotes COUNT FOLDER: what a browser's sandbox does, COUNT times at once. Each zygote is process 1 of user and pid namespaces of
+// zygotes COUNT FOLDER [in-turn]: what a browser's sandbox does, COUNT times at once, or one after the other, which gives the same
+// namespaces to several. Each zygote is process 1 of user and pid namespaces of
 // its own, goes into FOLDER as its root, where there is no /proc, and forks children of every kind below: by libc and behind its
 // back, with threads, in a filter that kills for what is not listed, in namespaces once more, ending in odd orders. Inner pids
 // are the same in all of them. Each process writes its line with the number that the outermost namespace knows it by.
@@ -13,7 +14,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #define ALLOW(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-enum { KINDS = 9, SHORTS = 12 };
+enum { KINDS = 9, SHORTS = 25 };
 
 static int proc; // the outer /proc, whatever the root is
 
@@ -170,7 +171,7 @@ static void inner_zygote(int depth, int kind) {
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    int count = atoi(argv[1]);
+    int count = atoi(argv[1]), in_turn = argc > 3;
     pid_t zygotes[64];
     const char *path = getenv("TRUTH");
     T_CHECK(count > 0 && count <= 64);
@@ -184,7 +185,8 @@ int main(int argc, char **argv) {
         // Every other one keeps its root.
         if (zygotes[i] == 0) zygote(0, i % 2 ? NULL : argv[2]);
         work(50, 25);
+        if (in_turn) t_wait(zygotes[i], 20);
     }
-    for (int i = 0; i < count; i++) t_wait(zygotes[i], 20);
+    for (int i = 0; i < count && !in_turn; i++) t_wait(zygotes[i], 20);
     return 0;
 }

@@ -225,8 +225,11 @@ impl Environment {
 /// `file` is a C string.
 unsafe fn is_there(file: Text) -> bool {
     // SAFETY: reads the string.
-    lifecycle::is_sandboxed()
-        || unsafe { syscall(arch::SYS_ACCESS, [file as usize, 0, 0, 0, 0, 0]) } == 0
+    const EPERM: isize = 1;
+    const ENOSYS: isize = 38;
+    // SAFETY: as promised.
+    let ask = || unsafe { syscall(arch::SYS_ACCESS, [file as usize, 0, 0, 0, 0, 0]) };
+    lifecycle::is_sandboxed() || matches!(-ask(), 0 | EPERM | ENOSYS)
 }
 
 /// The files that a value of `LD_PRELOAD` names.

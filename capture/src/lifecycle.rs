@@ -15,7 +15,8 @@ use heaptape_wire::process::{
     SlotState, THREADS,
 };
 use heaptape_wire::session::{
-    ARENA_BYTES, Arena, EXTENTS_AT, How, INTENTS, Intent, SESSION_VARIABLE, SLOTS_AT, Stamp,
+    ARENA_BYTES, Arena, EXTENTS_AT, How, INTENTS, Intent, Refusal, SESSION_VARIABLE, SLOTS_AT,
+    Stamp, Why,
 };
 
 use crate::arch::{self, syscall};
@@ -131,7 +132,7 @@ pub fn own_thread(is_first: bool) -> u32 {
     if noted == asked {
         STATE.notes_threads.store(1, Ordering::Relaxed);
     }
-    asked
+    if asked == 0 { UNKNOWN_TID } else { asked }
 }
 
 /// Whether the program has asked for a sandbox.
@@ -171,9 +172,13 @@ pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> 
     if !is_covered() {
         return None;
     }
-    let intent = (0..INTENTS).map(|i| arena().intent(i)).find(|intent| intent.claim(pid))?;
+    // Where a sandbox does not let it be asked, it is the process that registered.
+    let pid = if pid == 0 { registered_pid() } else { pid };
+    let is_free = |intent: &&Intent| pid != 0 && intent.claim(pid);
+    let intent = (0..INTENTS).map(|i| arena().intent(i)).find(is_free)?;
     how.order = arena().session().registered.load(Ordering::Acquire);
     how.namespace = STATE.namespace.load(Ordering::Relaxed) as u64;
+    how.sandboxed = is_sandboxed();
     how.slot = STATE.slot.load(Ordering::Relaxed);
     how.generation = STATE.generation.load(Ordering::Relaxed);
     intent.announce(file.iter().copied(), how);
@@ -193,8 +198,7 @@ fn join() -> bool {
         return false;
     }
     // SAFETY: a null-terminated array of C strings.
-    let joined = unsafe { variable(environment, SESSION_VARIABLE) }
-        .is_some_and(|path| limits::make_room() && map_arena(path) && map_private());
+    let joined = unsafe { variable(environment, SESSION_VARIABLE) }.is_some_and(map);
     let recording = joined && register(Origin::Exec, environment);
     if recording {
         // SAFETY: as above.
@@ -238,39 +242,76 @@ pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Opt
     None
 }
 
-fn map_arena(path: &CStr) -> bool {
+/// Maps all that is needed, or tells the collector why that can't be.
+fn map(path: &CStr) -> bool {
+    let mapped = limits::make_room().and_then(|()| map_arena(path)).and_then(|()| map_private());
+    if let Err(Some(why)) = mapped {
+        refuse(path, why);
+    }
+    mapped.is_ok()
+}
+
+/// Tells the collector why this process is not recorded, by way of the arena's file, which is not mapped.
+fn refuse(path: &CStr, why: Why) {
+    let pid = arch::ask(arch::SYS_GETPID);
+    let (place, bytes) = Refusal::bytes(pid, pid_namespace(Origin::Exec, 0) as u64, why);
+    // SAFETY: opens, writes and closes a file of ours.
+    unsafe {
+        let fd = open(path);
+        if fd >= 0 {
+            let bytes_at = bytes.as_ptr() as usize;
+            syscall(arch::SYS_PWRITE64, [fd as usize, bytes_at, bytes.len(), place, 0, 0]);
+            syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// # Safety
+/// As opening that file is.
+unsafe fn open(path: &CStr) -> isize {
     const AT_FDCWD: usize = -100isize as usize;
     const O_RDWR_CLOEXEC: usize = 0o2000002;
+    // As the loader opens files: a filter that came with the process lets that through.
+    let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
+    // SAFETY: as promised.
+    unsafe { syscall(arch::SYS_OPENAT, open) }
+}
+
+/// Why a system call, which answered so, keeps this process from being recorded.
+fn refused(call: usize, answer: isize) -> Option<Why> {
+    Some(Why::Call { number: call as u32, error: answer.unsigned_abs() as u32 })
+}
+
+fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_SHARED: usize = 1;
     const MADV_DONTDUMP: usize = 16;
     // SAFETY: opens and maps a file; nothing of the program's is touched, and the descriptor is
     // closed again.
     unsafe {
-        // As the loader opens files: a filter that came with the process lets that through.
-        let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
-        let fd = syscall(arch::SYS_OPENAT, open);
+        let fd = open(path);
         if fd < 0 {
-            return false;
+            return Err(None);
         }
         let base =
             syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
         syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
         if (-4095..0).contains(&base) {
-            return false;
+            return Err(refused(arch::SYS_MMAP, base));
         }
         let arena = Arena::new(base as *mut u8);
         if !arena.session().is_joinable() || arena.session().is_orphaned() {
             syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
-            return false;
+            return Err(None);
         }
         syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
         STATE.arena.store(base as *mut u8, Ordering::Release);
     }
-    true
+    Ok(())
 }
 
-fn map_private() -> bool {
+/// After the arena, which goes again where this is not possible.
+fn map_private() -> Result<(), Option<Why>> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
     const MADV_WIPEONFORK: usize = 18;
@@ -281,16 +322,21 @@ fn map_private() -> bool {
             arch::SYS_MMAP,
             [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0],
         );
+        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
+        let arena = STATE.arena.load(Ordering::Relaxed) as usize;
         if (-4095..0).contains(&base) {
-            return false;
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MMAP, base));
         }
-        if syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) != 0 {
-            syscall(arch::SYS_MUNMAP, [base as usize, bytes, 0, 0, 0, 0]);
-            return false;
+        let wipes = syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]);
+        if wipes != 0 {
+            unmap(base as usize, bytes);
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MADVISE, wipes));
         }
         PRIVATE.store(base as *mut Private, Ordering::Release);
     }
-    true
+    Ok(())
 }
 
 /// How long a process waits for another one to end when all slots are taken.

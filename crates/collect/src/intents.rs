@@ -11,7 +11,7 @@ use heaptape_tape::Uncovered;
 use heaptape_wire::session::{Arena, How, INTENTS};
 
 use crate::namespace::{Found, Namespaces, Sought, Who};
-use crate::{exit, obstacle};
+use crate::{exit, obstacle, refusal};
 
 /// How long a new program may take to register before nobody waits for it any more.
 const GRACE: Duration = Duration::from_secs(2);
@@ -135,7 +135,7 @@ impl Intents {
     ) {
         let mut is_settled = |open: &mut Open| {
             let is_coming = coming.contains(&open.who);
-            !is_coming && open.is_settled(programs(open.who), &has_left, &mut missed)
+            !is_coming && open.is_settled(arena, programs(open.who), &has_left, &mut missed)
         };
         self.expected.retain_mut(|open| !is_settled(open));
         for (index, place) in self.open.iter_mut().enumerate() {
@@ -167,6 +167,7 @@ impl Open {
     /// of one that is not covered.
     fn is_settled(
         &mut self,
+        arena: Arena,
         last: Option<u32>,
         has_left: &impl Fn(u32) -> bool,
         missed: &mut impl FnMut(Missed),
@@ -181,12 +182,12 @@ impl Open {
             return true;
         }
         if self.is_gone {
-            let uncovered = self.overdue.take().unwrap_or_else(|| self.describe());
+            let uncovered = self.overdue.take().unwrap_or_else(|| self.describe(arena));
             missed(Missed::Gone(self.pid, uncovered));
         } else if self.overdue.is_none() && self.since.elapsed() > GRACE {
             // As long as it is what it was, its other threads may go on and write.
             if self.pid.is_none_or(has_left) {
-                self.overdue = Some(self.describe());
+                self.overdue = Some(self.describe(arena));
                 missed(Missed::Overdue(self.pid));
             } else {
                 self.since = Instant::now();
@@ -200,18 +201,20 @@ impl Open {
         self.pid.unwrap_or(0)
     }
 
-    fn describe(&self) -> Uncovered {
+    fn describe(&self, arena: Arena) -> Uncovered {
         let command = self
             .pid
             .and_then(|pid| heaptape_proc::read::cmdline(pid).ok())
             .map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
             .filter(|words: &Vec<String>| !words.is_empty())
             .unwrap_or_else(|| self.words.clone());
-        let why = if self.how.unreachable {
-            "the library's file can't be reached from its root directory".into()
-        } else {
-            obstacle::why(self.path.as_deref())
-        };
+        let why = refusal::told(arena, self.who).unwrap_or_else(|| {
+            if self.how.unreachable {
+                return "the library's file can't be reached from its root directory".into();
+            }
+            let is_sandboxed = self.how.sandboxed || obstacle::is_sandboxed(self.pid);
+            obstacle::why(self.path.as_deref(), is_sandboxed)
+        });
         Uncovered { pid: self.number(), command, why }
     }
 }

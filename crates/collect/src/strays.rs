@@ -11,7 +11,7 @@ use heaptape_tape::Uncovered;
 
 use crate::launch::texts;
 use crate::namespace::Namespaces;
-use crate::obstacle::why;
+use crate::obstacle::{is_sandboxed, why};
 
 /// What the earlier looks have found.
 #[derive(Default)]
@@ -73,7 +73,9 @@ fn started(pid: u32) -> Option<u64> {
 
 fn describe(pid: u32) -> Uncovered {
     let command = read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default();
-    let why =
-        read::exe(pid).map_or_else(|_| "its program can't be read".into(), |exe| why(Some(&exe)));
+    let why = match read::exe(pid) {
+        Ok(exe) => why(Some(&exe), is_sandboxed(Some(pid))),
+        Err(_) => "its program can't be read".into(),
+    };
     Uncovered { pid, command, why }
 }

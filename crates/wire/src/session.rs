@@ -29,6 +29,10 @@ pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 pub const INTENTS: usize = 128;
 /// Bytes of the page that the header takes.
 pub const HEADER_BYTES: usize = 4096;
+/// Refusals that can be kept at the same time.
+pub const REFUSALS: usize = 32;
+/// Where they begin, in the header's page.
+pub const REFUSALS_AT: usize = 2048;
 /// Where the announcements of execs begin.
 pub const INTENTS_AT: usize = HEADER_BYTES;
 const INTENT_BYTES: usize = 256;
@@ -114,7 +118,7 @@ pub struct Guard {
 struct ClockLine(AtomicU32);
 
 #[cfg(not(loom))]
-const _: () = assert!(core::mem::size_of::<Session>() <= HEADER_BYTES);
+const _: () = assert!(core::mem::size_of::<Session>() <= REFUSALS_AT);
 
 impl Session {
     /// Collector: opens the session, under a `name` that no other has.
@@ -211,6 +215,8 @@ pub struct How {
     pub spawned: bool,
     /// The library's file can't be reached from where the program starts.
     pub unreachable: bool,
+    /// A sandbox was entered before.
+    pub sandboxed: bool,
     /// Registrations of the session before: the program's own, if it comes, is none of these.
     pub order: u32,
 }
@@ -245,7 +251,9 @@ impl Intent {
         self.namespace.store(how.namespace, Ordering::Relaxed);
         self.slot.store(how.slot, Ordering::Relaxed);
         self.generation.store(how.generation, Ordering::Relaxed);
-        let flags = u32::from(how.spawned) | u32::from(how.unreachable) << 1;
+        let flags = u32::from(how.spawned)
+            | u32::from(how.unreachable) << 1
+            | u32::from(how.sandboxed) << 2;
         self.flags.store(flags, Ordering::Relaxed);
         self.order.store(how.order, Ordering::Relaxed);
         let mut len = 0;
@@ -282,6 +290,7 @@ impl Intent {
             generation: self.generation.load(Ordering::Relaxed),
             spawned: flags & 1 != 0,
             unreachable: flags & 2 != 0,
+            sandboxed: flags & 4 != 0,
             order: self.order.load(Ordering::Relaxed),
         }
     }
@@ -291,6 +300,79 @@ impl Intent {
         let len = self.len.load(Ordering::Acquire).saturating_sub(1) as usize;
         (0..len.min(INTENT_TEXT))
             .map(|i| (self.text[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+    }
+}
+
+/// Why a program that has the library is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A limit leaves no room for what the library maps.
+    Limit {
+        /// On the data segment, or else on all of the address space.
+        is_data: bool,
+        /// The limit.
+        bytes: u64,
+        /// What the library takes.
+        ours: u64,
+        /// A limit from which on there is room for both.
+        roomy: u64,
+    },
+    /// A system call failed that the library can't do without.
+    Call {
+        /// Its number.
+        number: u32,
+        /// The error's number.
+        error: u32,
+    },
+}
+
+/// What a process has left that could not map the arena: written into its file, at a place by the process's
+/// number.
+#[repr(C)]
+pub struct Refusal([AtomicU64; Refusal::WORDS]);
+
+const _: () = assert!(REFUSALS_AT + REFUSALS * Refusal::BYTES <= HEADER_BYTES);
+
+impl Refusal {
+    const WORDS: usize = 6;
+    /// Bytes of it.
+    pub const BYTES: usize = Self::WORDS * 8;
+    const LIMIT: u64 = 1;
+    const LIMIT_ON_DATA: u64 = 2;
+    const CALL: u64 = 3;
+
+    /// Process: where to write, and what.
+    pub fn bytes(pid: u32, namespace: u64, why: Why) -> (usize, [u8; Self::BYTES]) {
+        let (kind, [first, second, third]) = match why {
+            Why::Limit { is_data: false, bytes, ours, roomy } => {
+                (Self::LIMIT, [bytes, ours, roomy])
+            }
+            Why::Limit { is_data: true, bytes, ours, roomy } => {
+                (Self::LIMIT_ON_DATA, [bytes, ours, roomy])
+            }
+            Why::Call { number, error } => (Self::CALL, [number.into(), error.into(), 0]),
+        };
+        let mut bytes = [0; Self::BYTES];
+        let words = [pid.into(), namespace, kind, first, second, third];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        (REFUSALS_AT + pid as usize % REFUSALS * Self::BYTES, bytes)
+    }
+
+    /// Collector: who has refused, as process id and namespace, and why.
+    pub fn read(&self) -> Option<((u32, u64), Why)> {
+        let [pid, namespace, kind, first, second, third] =
+            self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let is_data = kind == Self::LIMIT_ON_DATA;
+        let why = match kind {
+            Self::LIMIT | Self::LIMIT_ON_DATA => {
+                Why::Limit { is_data, bytes: first, ours: second, roomy: third }
+            }
+            Self::CALL => Why::Call { number: first as u32, error: second as u32 },
+            _ => return None,
+        };
+        Some(((pid as u32, namespace), why))
     }
 }
 
@@ -335,6 +417,11 @@ impl Arena {
     /// The header.
     pub fn session(self) -> &'static Session {
         self.at(0)
+    }
+
+    /// Where a process with this number leaves why it is not recorded.
+    pub fn refusal(self, pid: u32) -> &'static Refusal {
+        self.at(REFUSALS_AT + pid as usize % REFUSALS * Refusal::BYTES)
     }
 
     /// The announcement with this number.

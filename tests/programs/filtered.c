@@ -1,6 +1,6 @@
 // filtered HOW PROGRAM …: becomes PROGRAM in a filter that it inherits. HOW is `service` (what a service manager lets ordinary services
-// do; the rest, such as mounting and tracing, answers EPERM), or one call that answers EPERM: `madvise`, `shared` (mapping a file
-// to share it), `getpid` (and all else by which a process asks who it is).
+// do; the rest, such as mounting and tracing, answers EPERM), one call that answers EPERM: `madvise`, `shared` (mapping a file
+// to share it), or several at once: `asking` (by which the library asks who it is, and what it may do).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -34,8 +34,8 @@ int main(int argc, char **argv) {
     struct sock_filter madvise_[] = {LOAD(nr), REFUSED(madvise), ALLOW};
     struct sock_filter shared[] = {LOAD(nr), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3), LOAD(args[3]),
                                    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_SHARED, 0, 1), REFUSE, ALLOW};
-    struct sock_filter asking[] = {LOAD(nr), REFUSED(getpid), REFUSED(getppid), REFUSED(gettid), REFUSED(readlink), REFUSED(prlimit64),
-                                   REFUSED(access), REFUSED(nanosleep), ALLOW};
+    struct sock_filter asking[] = {LOAD(nr), REFUSED(getppid), REFUSED(gettid), REFUSED(readlink), REFUSED(prlimit64),
+                                   REFUSED(access), ALLOW};
     int failed = !strcmp(argv[1], "service") ? INSTALL(service)
                  : !strcmp(argv[1], "madvise") ? INSTALL(madvise_)
                  : !strcmp(argv[1], "shared") ? INSTALL(shared)

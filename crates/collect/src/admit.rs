@@ -53,6 +53,7 @@ impl Recorder {
         generation: u32,
         registration: &Registration,
     ) -> Result<bool, Error> {
+        let said = self.namespaces.who(registration.namespace, registration.pid);
         let (sought, found) = self.find(slot, generation, registration, None);
         let (who, pid) = (sought.who, found.pid());
         let before = self.row_before(who, pid);
@@ -74,7 +75,7 @@ impl Recorder {
         let time = u64::from(registration.time);
         let number = pid.unwrap_or(0);
         let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
-        let identity = Identity { sought, found, job };
+        let identity = Identity { said, sought, found, job };
         self.start_process((slot, generation), start, identity, registration.order)?;
         if let Some(process) = self.processes.last_mut() {
             process.watch = process.watch.take().or(joined.watch);
@@ -124,6 +125,7 @@ impl Recorder {
             return Ok(false);
         }
         let near = self.processes[place].pid;
+        let said = self.namespaces.who(registration.namespace, registration.pid);
         let (sought, found) = self.find(slot, generation, registration, near);
         let (who, pid) = (sought.who, found.pid());
         if who.pid == 1 && !self.namespaces.is_here(who) {
@@ -141,7 +143,7 @@ impl Recorder {
         let (parent, time) = (Some(number), u64::from(registration.time));
         let number = pid.unwrap_or(0);
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
-        let identity = Identity { sought, found, job };
+        let identity = Identity { said, sought, found, job };
         self.start_process((slot, generation), start, identity, registration.order)?;
         self.drop_points(point)?;
         Ok(true)
@@ -204,9 +206,7 @@ impl Recorder {
         self.by_slot.insert(slot, place);
         if is_program {
             self.programs.insert(identity.sought.who, order);
-            // Announced before it was known where it is.
-            let said = Who { namespace: 0, ..identity.sought.who };
-            self.programs.insert(said, order);
+            self.programs.insert(identity.said, order);
         }
         self.processes.push(Process::new(number, start, identity, slot, self.round));
         self.live.push(place);

@@ -14,6 +14,7 @@ use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
 use crate::intents::Missed;
+use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -144,7 +145,11 @@ impl Recorder {
         self.intents.judge(
             self.arena.arena(),
             &self.coming,
-            |who| programs.get(&who).copied(),
+            |who| {
+                // One that could not tell its namespace may be any with its number.
+                let nameless = programs.get(&Who { namespace: 0, ..who });
+                programs.get(&who).max(nameless).copied()
+            },
             |pid| namespaces.maps_arena(pid) == Some(false),
             |missed| found.push(missed),
         );

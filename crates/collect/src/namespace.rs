@@ -59,6 +59,8 @@ pub(crate) struct Namespaces {
     own: Option<u64>,
     /// Device and inode of the arena, which every covered process has mapped.
     arena: ((u32, u32), u64),
+    /// When the first of the processes began that may be covered, in ticks since the system did.
+    began: u64,
     /// All processes, as of this round.
     all: OnceCell<Census>,
 }
@@ -66,7 +68,13 @@ pub(crate) struct Namespaces {
 impl Namespaces {
     pub(crate) fn new(arena: ((u32, u32), u64)) -> Namespaces {
         let own = read::pid_namespace(std::process::id());
-        Namespaces { own, arena, all: OnceCell::new() }
+        let began = read::stat(std::process::id()).map_or(0, |stat| stat.starttime);
+        Namespaces { own, arena, began, all: OnceCell::new() }
+    }
+
+    /// A process will be covered that may have begun before we did.
+    pub(crate) fn expect(&mut self, pid: u32) {
+        self.began = self.began.min(read::stat(pid).map_or(0, |stat| stat.starttime));
     }
 
     /// A new round begins: what was seen of all processes holds no more.
@@ -118,6 +126,11 @@ impl Namespaces {
         Some(maps.iter().any(|mapping| (mapping.dev, mapping.inode) == self.arena))
     }
 
+    /// Whether a process began before any that may be covered.
+    fn is_older(&self, pid: u32) -> bool {
+        read::stat(pid).is_ok_and(|stat| stat.starttime < self.began)
+    }
+
     /// Looks for a process, among `near` ones first.
     pub(crate) fn find(&self, sought: &Sought, near: &[u32]) -> Found {
         if self.is_here(sought.who) {
@@ -136,6 +149,7 @@ impl Namespaces {
             match is_it(pid, sought) {
                 Some(true) => return Found::Here(pid),
                 Some(false) => {}
+                None if self.is_older(pid) => {}
                 None => found = Found::Unsure,
             }
         }

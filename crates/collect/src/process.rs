@@ -26,6 +26,8 @@ const BATCH: usize = 32;
 
 /// Who a process is.
 pub(crate) struct Identity {
+    /// What it has said of itself.
+    pub(crate) said: Who,
     /// How it is known, and found again.
     pub(crate) sought: Sought,
     /// Where it is.
@@ -103,7 +105,7 @@ impl Process {
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
-        Identity { sought, found, job }: Identity,
+        Identity { sought, found, job, .. }: Identity,
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {

@@ -19,8 +19,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// An announcement that has been seen.
 struct Open {
     who: Who,
-    /// Its number in our namespace; none when it was gone before that was found.
+    /// Its number in our namespace; none when it was not found.
     pid: Option<u32>,
+    /// Whether it was gone before it could be found.
+    is_absent: bool,
     /// The command, as far as it is known.
     words: Vec<String>,
     /// The program's file, if there is one.
@@ -89,7 +91,7 @@ impl Intents {
     /// What they registered is then among the arrivals.
     pub(crate) fn notice_gone(&mut self) {
         for open in self.open.iter_mut().flatten().chain(&mut self.expected) {
-            open.is_gone |= open.pid.is_some_and(exit::has_ended);
+            open.is_gone |= open.pid.map_or(open.is_absent, exit::has_ended);
         }
     }
 
@@ -159,8 +161,9 @@ impl Open {
         // An exec leaves the working directory as it is.
         let directory = pid.and_then(|pid| heaptape_proc::read::cwd(pid).ok()).unwrap_or_default();
         let path = words.first().and_then(|file| obstacle::find(file.as_ref(), &directory));
-        let (since, is_gone, overdue) = (Instant::now(), found == Found::Absent, None);
-        Open { who, pid, words, path, how, since, is_gone, overdue }
+        let (since, is_gone, overdue) = (Instant::now(), false, None);
+        let is_absent = found == Found::Absent;
+        Open { who, pid, is_absent, words, path, how, since, is_gone, overdue }
     }
 
     /// Whether nothing more is to be expected, after what the process has `last` registered with; tells

@@ -6,6 +6,7 @@
 
 use heaptape_tape::Resolved;
 
+use crate::bounds::Bounds;
 use crate::filter::Filter;
 
 /// The number of bins.
@@ -88,8 +89,8 @@ impl Group {
 /// What went in and out of one class. Sizes are requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// The largest that `current` was.
-    pub peak: u64,
+    /// The largest that `current` was; of several processes it may lie between two values.
+    pub peak: Bounds,
     /// Sizes of all successful allocations; a realloc adds its new size.
     pub total: u64,
     /// Sizes of all released blocks; a realloc adds its old size.
@@ -103,13 +104,21 @@ pub struct Traffic {
 impl Traffic {
     fn begin(&mut self, size: u64) {
         self.current = self.current.saturating_add(size);
-        self.peak = self.peak.max(self.current);
+        self.peak.raise(self.current);
     }
 
     fn allocate(&mut self, size: u64) {
         self.total = self.total.saturating_add(size);
         self.count += 1;
         self.begin(size);
+    }
+
+    fn join(&mut self, other: &Traffic) {
+        self.peak.join_peak(other.peak);
+        self.total = self.total.saturating_add(other.total);
+        self.freed = self.freed.saturating_add(other.freed);
+        self.current = self.current.saturating_add(other.current);
+        self.count += other.count;
     }
 
     fn release(&mut self, size: u64) {
@@ -127,7 +136,8 @@ impl Traffic {
 /// h.allocate(18);
 /// h.release(17);
 /// let (bin, traffic) = h.bins().next().unwrap();
-/// assert_eq!((bin.unit(), traffic.peak, traffic.current, traffic.count), (18, 35, 18, 2));
+/// assert_eq!((bin.unit(), traffic.peak.known()), (18, Some(35)));
+/// assert_eq!((traffic.current, traffic.count), (18, 2));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Histogram {
@@ -173,7 +183,7 @@ impl Histogram {
         if !filter.admits_call(resolved) {
             return;
         }
-        if let Some(block) = resolved.block.filter(|b| filter.admits_size(b.size)) {
+        for block in resolved.ended().filter(|b| filter.admits_size(b.size)) {
             self.release(block.size);
         }
         // Not by the address: a pass for sizes alone does not read that column.
@@ -190,6 +200,13 @@ impl Histogram {
         }
         act(&mut self.groups[bin.group() as usize]);
         act(&mut self.all);
+    }
+
+    /// Takes in that of another process.
+    pub fn join(&mut self, other: &Histogram) {
+        self.bins.iter_mut().zip(&other.bins).for_each(|(t, o)| t.join(o));
+        self.groups.iter_mut().zip(&other.groups).for_each(|(t, o)| t.join(o));
+        self.all.join(&other.all);
     }
 
     /// The bins in which anything ever was, from small to large.
@@ -278,11 +295,19 @@ mod tests {
         h.release(2000);
         h.allocate(0);
         let all = h.all();
-        assert_eq!((all.peak, all.total, all.freed), (2000, 2000, 2100));
+        assert_eq!((all.peak, all.total, all.freed), (Bounds::exact(2000), 2000, 2100));
         assert_eq!((all.current, all.count), (0, 2));
         assert_eq!(h.bins().count(), 3);
-        let groups: Vec<u64> = h.groups().map(|(_, t)| t.peak).collect();
+        let groups: Vec<u64> = h.groups().map(|(_, t)| t.peak.upper).collect();
         assert_eq!(groups, [100, 2000, 0, 0]);
+    }
+
+    #[test]
+    fn a_failed_realloc_ends_no_block() {
+        let mut h = Histogram::new();
+        h.begin(24);
+        h.call(&resolved(Call::Realloc, 100, 0, 0x100, 24), &Filter::default());
+        assert_eq!((h.all().freed, h.all().current, h.all().count), (0, 24, 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One heap call as a row of a listing: what was asked, what it did, and from where.
 
-use heaptape_tape::{Call, Resolved};
+use heaptape_tape::{Call, Effect, Resolved};
 
 use crate::modules::{Modules, Place};
 
@@ -42,23 +42,6 @@ pub struct Row {
     pub place: Option<Place>,
 }
 
-/// What a call did to the live set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It made a block.
-    Made,
-    /// It ended a block.
-    Freed,
-    /// It gave a block another size at the same address.
-    InPlace,
-    /// It gave a block another size and address.
-    Moved,
-    /// It failed and changed nothing.
-    Failed,
-    /// It ended a block that was not made on this tape.
-    Unknown,
-}
-
 impl Row {
     /// The row of an event; `modules` are those of its process.
     pub fn of(resolved: &Resolved, modules: &Modules) -> Row {
@@ -78,7 +61,7 @@ impl Row {
             birth: block.and_then(|b| b.birth),
             age: block.map(|b| b.age),
             early: resolved.early,
-            effect: Effect::of(resolved),
+            effect: resolved.effect,
             caller: event.caller,
             place: modules.find(event.caller, resolved.index),
         }
@@ -90,23 +73,6 @@ impl Row {
             Effect::Moved => Some(true),
             Effect::InPlace => Some(false),
             _ => None,
-        }
-    }
-}
-
-impl Effect {
-    fn of(resolved: &Resolved) -> Effect {
-        let event = &resolved.event;
-        if event.failed() {
-            return Effect::Failed;
-        }
-        let ends = event.call.is_release() || event.frees_by_realloc();
-        match (resolved.moved(), ends) {
-            (Some(true), _) => Effect::Moved,
-            (Some(false), _) => Effect::InPlace,
-            (None, true) if resolved.block.is_none() => Effect::Unknown,
-            (None, true) => Effect::Freed,
-            (None, false) => Effect::Made,
         }
     }
 }
@@ -126,29 +92,34 @@ pub(crate) mod tests {
             size: block,
             slack: 8,
             address: 0x100,
+            maker: None,
         });
         let made = address != 0 && !call.is_release();
         let ordinal = made.then_some(6);
-        Resolved { index: 7, event, ordinal, block, early: false, displaced: None }
+        let effect = match (event.failed(), call.is_release() || event.frees_by_realloc(), old) {
+            (true, ..) => Effect::Failed,
+            (_, true, _) if block.is_none() => Effect::Unknown,
+            (_, true, _) => Effect::Freed,
+            (.., 0) => Effect::Made,
+            (.., old) if old == address => Effect::InPlace,
+            _ => Effect::Moved,
+        };
+        let (caller, early, displaced) = (None, false, None);
+        Resolved { index: 7, event, effect, caller, ordinal, block, early, displaced }
     }
 
     #[test]
-    fn what_calls_do() {
-        use Call::{Free, Malloc, Realloc};
-        for (resolved, effect, moved) in [
-            (resolved(Malloc, 10, 0x100, 0, 0), Effect::Made, None),
-            (resolved(Malloc, 10, 0, 0, 0), Effect::Failed, None),
-            (resolved(Malloc, 0, 0, 0, 0), Effect::Failed, None),
-            (resolved(Free, 0, 0x100, 0, 24), Effect::Freed, None),
-            (resolved(Free, 0, 0x100, 0, 0), Effect::Unknown, None),
-            (resolved(Realloc, 10, 0x100, 0, 0), Effect::Made, None),
-            (resolved(Realloc, 10, 0x100, 0x100, 24), Effect::InPlace, Some(false)),
-            (resolved(Realloc, 10, 0x200, 0x100, 24), Effect::Moved, Some(true)),
-            (resolved(Realloc, 10, 0, 0x100, 0), Effect::Failed, None),
-            (resolved(Realloc, 0, 0, 0x100, 24), Effect::Freed, None),
+    fn a_realloc_tells_whether_it_moved() {
+        for (address, old, moved) in [
+            (0x100, 0, None),
+            (0x100, 0x100, Some(false)),
+            (0x200, 0x100, Some(true)),
+            (0, 0x100, None),
         ] {
-            let row = Row::of(&resolved, &Modules::default());
-            assert_eq!((row.effect, row.moved()), (effect, moved), "{resolved:?}");
+            let block = if address == 0 { 0 } else { old };
+            let row =
+                Row::of(&resolved(Call::Realloc, 10, address, old, block), &Modules::default());
+            assert_eq!(row.moved(), moved, "{row:?}");
         }
     }
 

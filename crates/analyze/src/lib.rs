@@ -9,20 +9,27 @@
 //! report. Nothing opens a file, looks at a clock or prints.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod bins;
+pub mod bounds;
 pub mod callers;
 pub mod calls;
 pub mod choice;
 mod error;
 pub mod filter;
+pub mod findings;
 pub mod live;
+pub mod lives;
 pub mod modules;
 pub mod moment;
 pub mod overview;
 pub mod processes;
+pub mod sites;
+pub mod survey;
+pub mod timeline;
 
 pub use error::Error;
 pub use heaptape_tape::{
-    Call, CallCounts, Ended, Header, LiveBlock, Note, NoteKind, Placement, ProcessNumber,
-    ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
+    Call, CallCounts, CallerNumber, Effect, Ended, Header, LiveBlock, Note, NoteKind, Placement,
+    ProcessNumber, ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
 };

@@ -186,6 +186,15 @@ impl Modules {
         });
     }
 
+    /// The indexes at which modules were unloaded, rising: between two of them an address that had a
+    /// module keeps it.
+    pub fn changes(&self) -> Vec<u64> {
+        let mut changes: Vec<u64> = self.unloaded.iter().map(|u| u.until).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        changes
+    }
+
     /// The module that `address` belonged to at event number `index`, once all notes are taken in.
     pub fn find(&self, address: u64, index: u64) -> Option<Place> {
         let module = self

@@ -32,8 +32,9 @@ pub fn last_time(tape: &Tape, process: &ProcessSummary) -> Result<u64, Error> {
     Ok(last)
 }
 
-/// A forked process whose sum never rose above what it inherited was at its peak as it began.
-fn at_peak(process: &ProcessSummary) -> u64 {
+/// The number of events made by the peak. A forked process whose sum never rose above what it inherited was at
+/// its peak as it began.
+pub(crate) fn at_peak(process: &ProcessSummary) -> u64 {
     if process.peak_requested == process.inherited_bytes {
         return 0;
     }

@@ -2,6 +2,7 @@
 //! a child and is replaced by another program.
 
 use heaptape_analyze::bins::Histogram;
+use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::choice::{Moment, ProcessChoice};
 use heaptape_analyze::filter::Filter;
@@ -197,5 +198,8 @@ fn a_histogram_of_a_part_begins_with_what_lived() {
         }
     }
     let all = histogram.all();
-    assert_eq!((all.peak, all.total, all.freed, all.current, all.count), (1150, 50, 1000, 150, 1));
+    assert_eq!(
+        (all.peak, all.total, all.freed, all.current, all.count),
+        (Bounds::exact(1150), 50, 1000, 150, 1)
+    );
 }

@@ -124,7 +124,7 @@ fn io_error(error: csv::Error) -> io::Error {
 mod tests {
     use super::*;
     use heaptape_analyze::Call;
-    use heaptape_analyze::calls::Effect;
+    use heaptape_analyze::Effect;
     use heaptape_analyze::modules::{Module, Place};
     use std::sync::Arc;
 

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use heaptape_analyze::Effect;
 use heaptape_analyze::bins::{Histogram, Traffic};
-use heaptape_analyze::calls::{Effect, Row};
+use heaptape_analyze::calls::Row;
 use heaptape_analyze::{Note, Release, Sample};
 
 use crate::size::{Count, Millis, Size};
@@ -137,7 +138,7 @@ fn cells(name: String, t: &Traffic, balanced: bool) -> [String; 6] {
         Size(t.total).to_string(),
         Size(t.freed).to_string(),
         known(t.current),
-        known(t.peak),
+        known(t.peak.upper),
     ]
 }
 

@@ -3,6 +3,7 @@
 //!
 //! One module a schema: [`doctor`], [`mod@tape`], [`events`], [`histogram`], [`live`].
 
+pub mod account;
 pub mod doctor;
 pub mod events;
 pub mod histogram;

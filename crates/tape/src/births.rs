@@ -5,6 +5,7 @@
 //! die. So the memory is bounded by the live set and the ring, and blocks that were made one
 //! after the other are found without a miss.
 
+use crate::item::{CallerNumber, Maker};
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -21,15 +22,37 @@ pub(crate) struct Held {
     pub(crate) size: u64,
     pub(crate) slack: u64,
     pub(crate) address: u64,
+    pub(crate) maker: MakerCode,
 }
 
+/// The words of a block.
+const WORDS: usize = 5;
+
 impl Held {
-    fn words(self) -> [u64; 4] {
-        [self.birth, self.size, self.slack, self.address]
+    fn words(self) -> [u64; WORDS] {
+        [self.birth, self.size, self.slack, self.address, self.maker.0]
     }
 
-    fn from_words([birth, size, slack, address]: [u64; 4]) -> Held {
-        Held { birth, size, slack, address }
+    fn from_words([birth, size, slack, address, maker]: [u64; WORDS]) -> Held {
+        Held { birth, size, slack, address, maker: MakerCode(maker) }
+    }
+}
+
+/// Who made a block, in one word: the caller's number plus one, the thread above it; 0 for unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct MakerCode(u64);
+
+impl MakerCode {
+    #[inline]
+    pub(crate) fn of(maker: Option<Maker>) -> MakerCode {
+        let code = |m: Maker| (u64::from(m.caller.0) + 1) | u64::from(m.thread) << 32;
+        MakerCode(maker.map_or(0, code))
+    }
+
+    #[inline]
+    pub(crate) fn maker(self) -> Option<Maker> {
+        let caller = (self.0 as u32).checked_sub(1).map(CallerNumber)?;
+        Some(Maker { caller, thread: (self.0 >> 32) as u32 })
     }
 }
 
@@ -105,7 +128,7 @@ impl Hasher for Spread {
 /// Live blocks by number.
 pub(crate) struct Births {
     /// Plain words, so that a fresh ring costs nothing until it is used.
-    ring: Vec<[u64; 4]>,
+    ring: Vec<[u64; WORDS]>,
     /// Which allocations in the ring are alive: a word for each group.
     alive: Vec<u64>,
     /// The number of the first allocation that may lie in the ring; the first of its group.
@@ -132,7 +155,7 @@ impl Births {
     /// An empty table whose first block has the number `next`.
     pub(crate) fn new(next: u64) -> Births {
         Births {
-            ring: vec![[0; 4]; RING],
+            ring: vec![[0; WORDS]; RING],
             alive: vec![0; RING / GROUP as usize],
             ring_first: next - next % GROUP,
             next,
@@ -270,7 +293,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn held(n: u64) -> Held {
-        Held { birth: n, size: n * 2, slack: n % 5, address: n << 4 }
+        Held { birth: n, size: n * 2, slack: n % 5, address: n << 4, maker: MakerCode(n % 3) }
     }
 
     #[test]

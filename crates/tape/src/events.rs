@@ -8,7 +8,7 @@ use crate::live_set::Moment;
 use crate::marks::unpack_notes;
 use crate::notes::{Marked, Place};
 use crate::resolve::{self, Resolver};
-use crate::unpacked::UnpackedBlock;
+use crate::unpacked::{KnownCallers, UnpackedBlock};
 use crate::{Error, ProcessNumber, Tape};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,6 +25,7 @@ pub struct Events<'a> {
     item_limit: u64,
     state: Resolver,
     block: UnpackedBlock,
+    callers: KnownCallers,
     current: Resolved,
     /// The block that comes after the current one, and where the current one lies.
     next_block: usize,
@@ -50,6 +51,7 @@ impl<'a> Events<'a> {
             item_limit: u64::MAX,
             state,
             block: UnpackedBlock::default(),
+            callers: KnownCallers::default(),
             current: Resolved::EMPTY,
             next_block: 0,
             frame: 0,
@@ -174,8 +176,9 @@ impl<'a> Events<'a> {
         let header = &located.header;
         let damaged = |what| Error::Damaged { offset: located.frame, what };
         let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-        let block =
+        let mut block =
             UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
+        block.callers.number(&mut self.callers);
         let at = (self.state.index, self.state.items, self.state.births.next());
         if at != (header.first_event, header.first_item, header.first_ordinal) {
             return Err(damaged("a block does not begin where the one before it ended"));

@@ -1,6 +1,6 @@
 //! What a reader gets: events with what they did to the live set, releases, notes, samples.
 
-use crate::births::Held;
+use crate::births::{Held, MakerCode};
 use crate::event::{Event, Note, Sample};
 use heaptape_wire::event::Call;
 
@@ -28,6 +28,37 @@ impl Columns {
         Columns { slack: false, address: false, caller: false, time: false, notes: false };
 }
 
+/// A return address by its place among those that the stream has met, from 0: the same address has
+/// the same number throughout one stream of a process's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallerNumber(pub u32);
+
+/// Who made a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maker {
+    /// The return address of the call.
+    pub caller: CallerNumber,
+    /// The thread, numbered in its process from 0.
+    pub thread: u32,
+}
+
+/// What a call did to the live set. It is known whichever columns are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It made a block.
+    Made,
+    /// It ended a block.
+    Freed,
+    /// It gave a block another size at the same address.
+    InPlace,
+    /// It gave a block another size and address.
+    Moved,
+    /// It failed and changed nothing.
+    Failed,
+    /// It ended a block that was not made on this tape.
+    Unknown,
+}
+
 /// The block that an event ended (a release, or the old block of a reallocation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldBlock {
@@ -43,6 +74,8 @@ pub struct OldBlock {
     pub slack: u64,
     /// Its address.
     pub address: u64,
+    /// Who made it; `None` when that was before the stream began, or the callers are not read.
+    pub maker: Option<Maker>,
 }
 
 impl OldBlock {
@@ -54,8 +87,8 @@ impl OldBlock {
 
     /// It as one of the live blocks; `None` for an inherited one, which is not among them.
     pub(crate) fn held(&self) -> Option<Held> {
-        let OldBlock { size, slack, address, .. } = *self;
-        self.birth.map(|birth| Held { birth, size, slack, address })
+        let OldBlock { size, slack, address, maker, .. } = *self;
+        self.birth.map(|birth| Held { birth, size, slack, address, maker: MakerCode::of(maker) })
     }
 }
 
@@ -66,14 +99,18 @@ pub struct Resolved {
     pub index: u64,
     /// The event as it was written.
     pub event: Event,
+    /// What it did.
+    pub effect: Effect,
+    /// Its caller's number; `None` when callers are not read.
+    pub caller: Option<CallerNumber>,
     /// The number of the block it made, among the allocations of the process.
     pub ordinal: Option<u64>,
     /// The block it ended; `None` for none, and for a free of an address never seen.
     pub block: Option<OldBlock>,
     /// Whether a [`Release`] gave the old block up before.
     pub early: bool,
-    /// The number of a live block that stood at the new address: an order fault; it ended here.
-    pub displaced: Option<u64>,
+    /// A live block that stood at the new address: an order fault; it ended here.
+    pub displaced: Option<OldBlock>,
 }
 
 impl Resolved {
@@ -91,22 +128,25 @@ impl Resolved {
             align: 0,
             old: 0,
         },
+        effect: Effect::Unknown,
+        caller: None,
         ordinal: None,
         block: None,
         early: false,
         displaced: None,
     };
 
+    /// The blocks that it ended, for good: the one that it was given, and one that stood in the way.
+    #[inline]
+    pub fn ended(&self) -> impl Iterator<Item = &OldBlock> {
+        let given = self.block.as_ref().filter(|_| self.effect != Effect::Failed);
+        given.into_iter().chain(&self.displaced)
+    }
+
     /// Makes this the event `index` that did nothing yet.
     #[inline]
     pub(crate) fn clear(&mut self, index: u64) {
         *self = Resolved { index, ..Resolved::EMPTY };
-    }
-
-    /// For a successful reallocation of a known block: whether it got another place.
-    pub fn moved(&self) -> Option<bool> {
-        let reallocated = self.event.call.is_reallocation() && self.event.address != 0;
-        (reallocated && self.event.old != 0).then_some(self.event.old != self.event.address)
     }
 }
 
@@ -124,6 +164,8 @@ pub struct Release {
     pub address: u64,
     /// The block that stood there, if one is known.
     pub block: Option<OldBlock>,
+    /// The block of the thread's release before, whose event never came; it ended here.
+    pub lost: Option<OldBlock>,
 }
 
 /// The next thing on a process's tape.
@@ -147,6 +189,7 @@ pub enum Item {
 
 /// The same, lent by the stream: an event is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // nearly all are events
 pub enum Lent<'a> {
     /// A heap call.
     Event(&'a Resolved),

@@ -4,7 +4,7 @@
 //! moment, so that a reader can start there. Inherited blocks are not in them, save the numbers
 //! of those that ended; early releases that wait for their event stand in full in each.
 
-use crate::births::Held;
+use crate::births::{Held, MakerCode};
 use crate::column::{Column, Packer, PayloadSource, Unpack, Unpacker, delta, undelta};
 use crate::field::{FieldReader, FieldWriter, Truncated};
 use crate::live::Block;
@@ -111,8 +111,13 @@ impl Keyframe {
         let slacks = from.numbers(Column::Slack)?.into_iter();
         let addresses = undeltas(from.numbers(Column::Address)?);
         let held = births.zip(sizes).zip(slacks.zip(addresses));
-        let held =
-            held.map(|((birth, size), (slack, address))| Held { birth, size, slack, address });
+        let held = held.map(|((birth, size), (slack, address))| Held {
+            birth,
+            size,
+            slack,
+            address,
+            maker: MakerCode::default(),
+        });
         let pending = read_pending(&from.bytes(Column::Pending)?);
         Ok(Keyframe {
             born: ordinals.zip(held).collect(),

@@ -52,7 +52,7 @@ pub use events::Events;
 pub use frame::{Encoder, FrameWriter, RawFrame};
 pub use heaptape_wire::event::Call;
 pub use heaptape_wire::note::NoteKind;
-pub use item::{Columns, Item, Lent, OldBlock, Release, Resolved};
+pub use item::{CallerNumber, Columns, Effect, Item, Lent, Maker, OldBlock, Release, Resolved};
 pub use live_set::LiveBlock;
 pub use marks::{Mark, Marks};
 pub use reader::Tape;

@@ -140,7 +140,7 @@ fn fill(mut from: UnpackedBlock, mut index: u64, births: &mut [LiveBlock]) {
         if matches!(deed, None | Some(Deed::EarlyRelease { .. })) {
             continue;
         }
-        let caller = from.callers.next().unwrap_or(0);
+        let caller = from.callers.next().map_or(0, |(address, _)| address);
         let aligned = matches!(deed, Some(Deed::Allocate { aligned: true, .. }));
         let align = if aligned { from.aligns.next().unwrap_or(0) } else { 0 };
         if let Some(block) = births.next_if(|block| block.birth == index) {

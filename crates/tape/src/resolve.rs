@@ -4,9 +4,9 @@
 //! when it reads it.
 
 use crate::age::Ages;
-use crate::births::{Births, Held};
+use crate::births::{Births, Held, MakerCode};
 use crate::event::Event;
-use crate::item::{Columns, OldBlock, Release, Resolved};
+use crate::item::{Columns, Effect, Maker, OldBlock, Release, Resolved};
 use crate::keyframe::{Keyframe, KeyframeHeader};
 use crate::live::Block;
 use crate::operation::{Deed, Old, Operation, Outcome};
@@ -79,8 +79,8 @@ impl Resolver {
         self.pending.clear();
         for (thread, address, block) in keyframe.pending {
             let block = block.map(|Block { ordinal, size, slack }| {
-                let birth = self.births.get(ordinal).unwrap_or_default().birth;
-                self.old(ordinal, Held { birth, size, slack, address }, header.ordinal)
+                let Held { birth, maker, .. } = self.births.get(ordinal).unwrap_or_default();
+                self.old(ordinal, Held { address, birth, size, slack, maker }, header.ordinal)
             });
             self.pending.insert(thread, Waiting { address, block });
         }
@@ -142,6 +142,7 @@ impl Resolver {
             size: held.size,
             slack: held.slack,
             address: held.address,
+            maker: held.maker.maker(),
         }
         .at(next)
     }
@@ -190,16 +191,16 @@ impl Resolver {
         }
     }
 
-    /// If an order fault lies in the current item: ends the displaced block, gives its number.
+    /// If an order fault lies in the current item: ends the displaced block.
     #[inline]
-    fn displace(&mut self, block: &mut UnpackedBlock) -> Result<Option<u64>, Broken> {
+    fn displace(&mut self, block: &mut UnpackedBlock) -> Result<Option<OldBlock>, Broken> {
         match block.fault {
             Some((item, age)) if item == block.item as u64 => {
                 block.next_fault();
                 let ordinal = self.births.next().wrapping_sub(1).wrapping_sub(age);
                 let displaced = self.refer_to(ordinal, block, true)?;
                 self.finish(&displaced);
-                Ok(Some(displaced.ordinal))
+                Ok(Some(displaced))
             }
             _ => Ok(None),
         }
@@ -223,7 +224,9 @@ impl Resolver {
             _ => {
                 out.clear(self.index);
                 (out.event.thread, out.event.time) = (thread, time);
-                out.event.caller = block.callers.next().unwrap_or(0);
+                if let Some((address, number)) = block.callers.next() {
+                    (out.event.caller, out.caller) = (address, Some(number));
+                }
                 self.event(block, deed, out)?;
                 self.index = self.index.wrapping_add(1);
                 Step::Event
@@ -246,6 +249,7 @@ impl Resolver {
             Deed::Release { call, known } => {
                 resolved.event.call = call;
                 if known {
+                    resolved.effect = Effect::Freed;
                     let old = self.refer(block, true)?;
                     self.finish(&old);
                     resolved.event.address = old.address;
@@ -261,6 +265,7 @@ impl Resolver {
                 if aligned {
                     resolved.event.align = block.aligns.next().ok_or(SHORT)?;
                 }
+                resolved.effect = if failed { Effect::Failed } else { Effect::Made };
                 if !failed {
                     self.place(block, &mut resolved.event)?;
                     self.born(block, resolved)?;
@@ -269,6 +274,7 @@ impl Resolver {
             }
             Deed::Reallocate { call, old, outcome } => {
                 resolved.event.call = call;
+                resolved.effect = effect(old, outcome);
                 self.old_of(block, old, outcome, resolved)?;
                 self.new_of(block, outcome, resolved)
             }
@@ -305,7 +311,9 @@ impl Resolver {
     fn born(&mut self, block: &mut UnpackedBlock, resolved: &mut Resolved) -> Result<(), Broken> {
         resolved.displaced = self.displace(block)?;
         let Event { size, slack, address, .. } = resolved.event;
-        let held = Held { birth: resolved.index, size, slack, address };
+        let maker = resolved.caller.map(|caller| Maker { caller, thread: resolved.event.thread });
+        let maker = MakerCode::of(maker);
+        let held = Held { birth: resolved.index, size, slack, address, maker };
         resolved.ordinal = Some(self.births.born(held));
         Ok(())
     }
@@ -323,10 +331,12 @@ impl Resolver {
             None => block.unknown.next().ok_or(SHORT)?,
         };
         let before = self.pending.insert(thread, Waiting { address, block: old });
-        if let Some(lost) = before.and_then(|waiting| waiting.block) {
-            self.finish(&lost);
+        let next = self.births.next();
+        let lost = before.and_then(|waiting| waiting.block).map(|lost| lost.at(next));
+        if let Some(lost) = &lost {
+            self.finish(lost);
         }
-        Ok(Release { index: self.index, thread, time, address, block: old })
+        Ok(Release { index: self.index, thread, time, address, block: old, lost })
     }
 
     /// Makes the block that a reallocation gave, if it gave one.
@@ -384,6 +394,7 @@ impl Resolver {
                         self.restore(&old);
                     }
                     Some(old) => self.finish(&old),
+                    None if outcome == Outcome::Freed => resolved.effect = Effect::Unknown,
                     None => {}
                 }
             }
@@ -402,5 +413,18 @@ impl Resolver {
 /// The inherited block that comes next.
 fn inherited(block: &mut UnpackedBlock) -> Result<Held, Broken> {
     let mut next = || block.inherited.next().ok_or(SHORT);
-    Ok(Held { birth: 0, size: next()?, slack: next()?, address: next()? })
+    let (size, slack, address) = (next()?, next()?, next()?);
+    Ok(Held { birth: 0, size, slack, address, maker: MakerCode::default() })
+}
+
+/// What a reallocation did.
+fn effect(old: Old, outcome: Outcome) -> Effect {
+    match (outcome, old) {
+        (Outcome::Failed, _) => Effect::Failed,
+        (Outcome::Freed, Old::Unknown) => Effect::Unknown,
+        (Outcome::Freed, _) => Effect::Freed,
+        (_, Old::None) => Effect::Made,
+        (Outcome::InPlace, _) => Effect::InPlace,
+        (Outcome::Moved, _) => Effect::Moved,
+    }
 }

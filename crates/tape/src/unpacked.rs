@@ -2,6 +2,8 @@
 
 use crate::Columns;
 use crate::column::{Column, PayloadSource, Unpack, Unpacker, undelta};
+use crate::item::CallerNumber;
+use hashbrown::HashMap;
 use std::vec::IntoIter;
 
 /// Equal values that follow each other, read back.
@@ -32,6 +34,40 @@ impl RunReader {
     }
 }
 
+/// The caller of each event, read back.
+#[derive(Default)]
+pub(crate) struct CallerReader {
+    codes: IntoIter<u64>,
+    /// The return addresses that the codes mean, with the numbers that the stream knows them by.
+    names: Vec<(u64, CallerNumber)>,
+}
+
+impl CallerReader {
+    /// Gives each of the block's callers the number that it has in the stream.
+    pub(crate) fn number(&mut self, known: &mut KnownCallers) {
+        self.names.iter_mut().for_each(|(address, number)| *number = known.number(*address));
+    }
+
+    /// The next caller; `None` when the column is not read.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<(u64, CallerNumber)> {
+        self.names.get(self.codes.next()? as usize).copied()
+    }
+}
+
+/// The callers that a stream has met, each with its number.
+#[derive(Default)]
+pub(crate) struct KnownCallers {
+    numbers: HashMap<u64, CallerNumber>,
+}
+
+impl KnownCallers {
+    fn number(&mut self, address: u64) -> CallerNumber {
+        let next = CallerNumber(self.numbers.len() as u32);
+        *self.numbers.entry(address).or_insert(next)
+    }
+}
+
 /// The columns of a block, being read.
 #[derive(Default)]
 pub(crate) struct UnpackedBlock {
@@ -43,7 +79,7 @@ pub(crate) struct UnpackedBlock {
     pub(crate) ages: IntoIter<u64>,
     pub(crate) slacks: IntoIter<u64>,
     pub(crate) addresses: IntoIter<u64>,
-    pub(crate) callers: IntoIter<u64>,
+    pub(crate) callers: CallerReader,
     pub(crate) threads: RunReader,
     pub(crate) times: RunReader,
     pub(crate) unknown: IntoIter<u64>,
@@ -72,7 +108,7 @@ impl UnpackedBlock {
             ages: numbers(Column::Age)?,
             slacks: optional(wanted.slack || wanted.address, Column::Slack)?,
             addresses: optional(wanted.address, Column::Address)?,
-            callers: if wanted.caller { callers(from)? } else { IntoIter::default() },
+            callers: if wanted.caller { callers(from)? } else { CallerReader::default() },
             threads: RunReader::new(from.numbers(Column::Thread)?),
             times: RunReader::new(optional(wanted.time, Column::Time)?.collect()),
             unknown: numbers(Column::Unknown)?,
@@ -104,18 +140,19 @@ impl UnpackedBlock {
     }
 }
 
-/// The caller of each event.
-fn callers<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<IntoIter<u64>, Unpack> {
+/// Reads the column of callers, and the list of those that the block has.
+fn callers<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<CallerReader, Unpack> {
     let mut before = 0;
     let names = from.numbers(Column::CallerName)?.into_iter().map(|difference| {
         before = undelta(before, difference);
-        before
+        (before, CallerNumber(0))
     });
-    let names: Vec<u64> = names.collect();
-    let mut callers = from.numbers(Column::Caller)?;
-    for caller in &mut callers {
-        let name = usize::try_from(*caller).ok().and_then(|at| names.get(at));
-        *caller = *name.ok_or(Unpack::Damaged("a caller is not in its block's list"))?;
+    let names: Vec<_> = names.collect();
+    let codes = from.numbers(Column::Caller)?;
+    match codes.iter().max() {
+        Some(&last) if last >= names.len() as u64 => {
+            Err(Unpack::Damaged("a caller is not in its block's list"))
+        }
+        _ => Ok(CallerReader { codes: codes.into_iter(), names }),
     }
-    Ok(callers.into_iter())
 }

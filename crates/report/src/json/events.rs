@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use heaptape_analyze::calls::{Effect, Row};
+use heaptape_analyze::Effect;
+use heaptape_analyze::calls::Row;
 use heaptape_analyze::{Note, ProcessSummary, Release, Sample};
 use serde::Serialize;
 

@@ -43,7 +43,7 @@ struct TrafficPart {
 impl TrafficPart {
     fn of(t: &Traffic, balanced: bool) -> TrafficPart {
         TrafficPart {
-            peak: balanced.then_some(t.peak),
+            peak: balanced.then_some(t.peak.upper),
             total: t.total,
             freed: t.freed,
             current: balanced.then_some(t.current),

@@ -44,6 +44,7 @@ pub(crate) struct Process {
     /// their address.
     pub(crate) hidden: Vec<Held>,
     pub(crate) ordinal: u64,
+    callers: BTreeMap<u64, CallerNumber>,
     pub(crate) index: u64,
     pub(crate) items: Vec<Item>,
     /// The live set after each event.
@@ -64,7 +65,17 @@ impl Process {
             size: held.block.size,
             slack: held.block.slack,
             address: held.block.address,
+            maker: (!held.inherited).then(|| Maker {
+                caller: self.callers[&held.block.caller],
+                thread: held.block.thread,
+            }),
         }
+    }
+
+    /// The number of a caller: they are counted as they come.
+    fn caller(&mut self, address: u64) -> CallerNumber {
+        let next = CallerNumber(self.callers.len() as u32);
+        *self.callers.entry(address).or_insert(next)
     }
 
     /// All that counts as live, by address.
@@ -102,7 +113,7 @@ impl Process {
 
     fn put(&mut self, resolved: &mut Resolved, address: u64, held: Held) {
         if let Some(displaced) = self.live.insert(address, held) {
-            resolved.displaced = Some(displaced.block.ordinal);
+            resolved.displaced = Some(self.old(displaced));
             self.order_faults += 1;
         }
     }
@@ -111,6 +122,8 @@ impl Process {
         let mut resolved = Resolved {
             index: self.index,
             event: *event,
+            effect: Effect::Unknown,
+            caller: Some(self.caller(event.caller)),
             ordinal: None,
             block: None,
             early: false,
@@ -127,6 +140,7 @@ impl Process {
                 self.place(&mut resolved, event);
             }
         }
+        resolved.effect = effect(&resolved);
         self.index += 1;
         self.items.push(Item::Event(resolved));
         self.history.push(self.all());
@@ -158,8 +172,24 @@ impl Process {
     fn release(&mut self, thread: u32, time: u64, address: u64) {
         let held = self.live.remove(&address);
         let block = held.map(|held| self.old(held));
-        self.items.push(Item::Release(Release { index: self.index, thread, time, address, block }));
-        self.pending.insert(thread, (address, held));
+        let lost = self.pending.insert(thread, (address, held)).and_then(|(_, held)| held);
+        let (index, lost) = (self.index, lost.map(|held| self.old(held)));
+        self.items.push(Item::Release(Release { index, thread, time, address, block, lost }));
+    }
+}
+
+fn effect(resolved: &Resolved) -> Effect {
+    let event = &resolved.event;
+    if event.failed() {
+        return Effect::Failed;
+    }
+    if event.call.is_release() || event.frees_by_realloc() {
+        return if resolved.block.is_some() { Effect::Freed } else { Effect::Unknown };
+    }
+    match event.old {
+        0 => Effect::Made,
+        old if old == event.address => Effect::InPlace,
+        _ => Effect::Moved,
     }
 }
 

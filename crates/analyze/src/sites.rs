@@ -1,0 +1,253 @@
+//! Sites: what each caller made, what became of it, and how much of it lived at chosen moments.
+//!
+//! A site is a return address in a module; the same place of a file is one site in every process of a job.
+//! The calls come from the survey of a process, the places from its modules.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use heaptape_tape::{CallerNumber, Maker};
+
+use crate::lives::Load;
+use crate::modules::{Modules, Place};
+
+/// Who made blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A call from this return address (0 when unknown), which lies at this place, where one is known.
+    Caller {
+        /// The address, in the first process that called from there.
+        address: u64,
+        /// Where that is.
+        place: Option<Place>,
+    },
+    /// The process that forked: the blocks were there from the start.
+    Inherited,
+}
+
+impl Origin {
+    /// The path of the module; `None` where none is known.
+    pub fn module(&self) -> Option<&str> {
+        match self {
+            Origin::Caller { place, .. } => place.as_ref().map(|p| p.module.path.as_str()),
+            Origin::Inherited => None,
+        }
+    }
+}
+
+/// What the calls of one site, or of several together, did. Sizes are requested bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deeds {
+    /// What was made: all successful allocations, a realloc with its new size.
+    pub made: Load,
+    /// What lives at the end.
+    pub left: Load,
+    /// Of the blocks made, those that were freed before their thread's next allocation.
+    pub temporary: Load,
+    /// Bytes that reallocs which moved a block had to copy, at the most.
+    pub copied: u64,
+    /// What lived at the peak.
+    pub at_peak: Load,
+    /// What lived at each of the moments that were asked for.
+    pub at: Vec<Load>,
+}
+
+impl Deeds {
+    fn join(&mut self, other: &Deeds) {
+        self.made.join(other.made);
+        self.at_peak.join(other.at_peak);
+        self.left.join(other.left);
+        self.temporary.join(other.temporary);
+        self.copied = self.copied.saturating_add(other.copied);
+        self.at.resize(self.at.len().max(other.at.len()), Load::default());
+        self.at.iter_mut().zip(&other.at).for_each(|(load, other)| load.join(*other));
+    }
+}
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Who.
+    pub origin: Origin,
+    /// What.
+    pub deeds: Deeds,
+}
+
+/// The sites of a process, growing as its calls are told.
+pub(crate) struct SiteTable<'a> {
+    modules: &'a Modules,
+    sites: Vec<Site>,
+    /// Where the sites of each caller's number are: since which change of the modules, and which site.
+    known: Vec<(u32, u32)>,
+    /// Earlier sites of callers whose module changed.
+    earlier: HashMap<CallerNumber, Vec<(u32, u32)>>,
+    /// The indexes at which modules were unloaded, and how many of them have passed.
+    changes: Vec<u64>,
+    passed: u32,
+    moments: usize,
+}
+
+/// The place of the site of inherited blocks.
+const INHERITED: u32 = 0;
+const UNKNOWN: (u32, u32) = (u32::MAX, 0);
+
+impl<'a> SiteTable<'a> {
+    pub(crate) fn new(modules: &'a Modules, inherited: Load) -> SiteTable<'a> {
+        let deeds = Deeds { left: inherited, ..Deeds::default() };
+        SiteTable {
+            modules,
+            sites: vec![Site { origin: Origin::Inherited, deeds }],
+            known: Vec::new(),
+            earlier: HashMap::new(),
+            changes: modules.changes(),
+            passed: 0,
+            moments: 0,
+        }
+    }
+
+    /// The site of a caller in the event `index`; events come in order.
+    #[inline]
+    pub(crate) fn here(&mut self, caller: CallerNumber, address: u64, index: u64) -> &mut Deeds {
+        while self.changes.get(self.passed as usize).is_some_and(|&change| change <= index) {
+            self.passed += 1;
+        }
+        let site = match self.known.get(caller.0 as usize) {
+            Some(&(since, site)) if since == self.passed => site,
+            _ => self.meet(caller, address, index),
+        };
+        &mut self.sites[site as usize].deeds
+    }
+
+    /// The caller is met for the first time, or for the first time since modules changed.
+    #[cold]
+    fn meet(&mut self, caller: CallerNumber, address: u64, index: u64) -> u32 {
+        let number = caller.0 as usize;
+        if number >= self.known.len() {
+            self.known.resize(number + 1, UNKNOWN);
+        }
+        let place = self.modules.find(address, index);
+        let before = self.known[number];
+        let origin = Origin::Caller { address, place };
+        let is_same = before != UNKNOWN && self.sites[before.1 as usize].origin == origin;
+        let site = if is_same { before.1 } else { self.sites.len() as u32 };
+        if !is_same {
+            self.sites.push(Site { origin, deeds: Deeds::default() });
+            if before != UNKNOWN {
+                self.earlier.entry(caller).or_default().push(before);
+            }
+        }
+        self.known[number] = (self.passed, site);
+        site
+    }
+
+    /// The site of a block that was born in event `birth`.
+    #[inline]
+    pub(crate) fn of_block(&mut self, maker: Option<Maker>, birth: Option<u64>) -> &mut Deeds {
+        let site = match maker.zip(birth) {
+            Some((maker, birth)) => self.find(maker.caller, birth),
+            None => INHERITED,
+        };
+        &mut self.sites[site as usize].deeds
+    }
+
+    #[inline]
+    fn find(&self, caller: CallerNumber, birth: u64) -> u32 {
+        let Some(&(since, site)) = self.known.get(caller.0 as usize) else { return INHERITED };
+        if self.changes.is_empty() { site } else { self.find_earlier(caller, birth, (since, site)) }
+    }
+
+    #[cold]
+    fn find_earlier(&self, caller: CallerNumber, birth: u64, last: (u32, u32)) -> u32 {
+        let passed = self.changes.partition_point(|&change| change <= birth) as u32;
+        let earlier = self.earlier.get(&caller).map_or(&[][..], Vec::as_slice);
+        // Each stands with the last change that it was met after; the block's is the first that was met so late.
+        let of_then = earlier.iter().find(|(met, _)| *met >= passed);
+        of_then.map_or(last.1, |&(_, site)| site)
+    }
+
+    /// Remembers what lives now as what lived at the peak.
+    #[cold]
+    pub(crate) fn peak(&mut self) {
+        self.sites.iter_mut().for_each(|site| site.deeds.at_peak = site.deeds.left);
+    }
+
+    /// Remembers what lives now as the next of the moments.
+    pub(crate) fn moment(&mut self, gone: bool) {
+        for site in &mut self.sites {
+            site.deeds.at.resize(self.moments, Load::default());
+            site.deeds.at.push(if gone { Load::default() } else { site.deeds.left });
+        }
+        self.moments += 1;
+    }
+
+    /// The sites, once all is told.
+    pub(crate) fn finish(mut self) -> Vec<Site> {
+        for site in &mut self.sites {
+            site.deeds.at.resize(self.moments, Load::default());
+        }
+        let is_there = |d: &Deeds| {
+            d.left.blocks > 0 || d.at_peak.blocks > 0 || d.at.iter().any(|l| l.blocks > 0)
+        };
+        self.sites.retain(|site| site.origin != Origin::Inherited || is_there(&site.deeds));
+        self.sites
+    }
+}
+
+/// Sites of several processes, those at the same place of the same file joined.
+#[derive(Default)]
+pub struct Joined {
+    sites: HashMap<(Option<String>, u64), Site>,
+    inherited: Option<Site>,
+}
+
+impl Joined {
+    /// Takes in the sites of another process.
+    pub fn add(&mut self, sites: Vec<Site>) {
+        for site in sites {
+            let key = match &site.origin {
+                Origin::Caller { place: Some(p), .. } => (Some(p.module.path.clone()), p.offset),
+                Origin::Caller { place: None, address } => (None, *address),
+                Origin::Inherited => {
+                    match &mut self.inherited {
+                        Some(known) => known.deeds.join(&site.deeds),
+                        None => self.inherited = Some(site),
+                    }
+                    continue;
+                }
+            };
+            match self.sites.entry(key) {
+                Entry::Vacant(new) => {
+                    new.insert(site);
+                }
+                Entry::Occupied(mut known) => known.get_mut().deeds.join(&site.deeds),
+            }
+        }
+    }
+
+    /// All of them, the one with most bytes made first.
+    pub fn finish(self) -> Vec<Site> {
+        let mut sites: Vec<Site> = self.sites.into_values().chain(self.inherited).collect();
+        let name = |site: &Site| match &site.origin {
+            Origin::Caller { address, place } => {
+                let place = place.as_ref().map(|p| (p.module.path.clone(), p.offset));
+                (place, *address)
+            }
+            Origin::Inherited => (None, 0),
+        };
+        sites.sort_by_cached_key(|site| (std::cmp::Reverse(site.deeds.made), name(site)));
+        sites
+    }
+}
+
+/// The sites of each module, added up; the one with most bytes made first. `None` is what no module was
+/// known for.
+pub fn by_module(sites: &[Site]) -> Vec<(Option<String>, Deeds)> {
+    let mut modules: HashMap<Option<&str>, Deeds> = HashMap::new();
+    for site in sites {
+        modules.entry(site.origin.module()).or_default().join(&site.deeds);
+    }
+    let mut modules: Vec<_> =
+        modules.into_iter().map(|(path, deeds)| (path.map(str::to_owned), deeds)).collect();
+    modules.sort_by(|a, b| (b.1.made, &a.0).cmp(&(a.1.made, &b.0)));
+    modules
+}

@@ -87,6 +87,11 @@ pub fn process(process: &ProcessSummary) -> String {
     format!("process {} (#{}{rank}), {command}", pid(process), process.number)
 }
 
+/// A number in a table; a dash where it is not known.
+pub(crate) fn or_dash(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
 /// The process id, or a word for one that is not known.
 pub fn pid(process: &ProcessSummary) -> String {
     process.known_pid().map_or_else(|| "of an unknown pid".to_owned(), |pid| pid.to_string())

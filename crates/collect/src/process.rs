@@ -271,7 +271,7 @@ impl Process {
             // It wrote its last before it was gone, so this look sees it.
             lane.look(source);
             lane.settle();
-            if lane.is_empty() && lane.holds_chunks() {
+            if lane.is_empty() && lane.holds_chunks() && !lane.has_gap() {
                 lane.close(source);
                 numbers.push(lane.slot);
             }

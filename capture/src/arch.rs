@@ -240,8 +240,8 @@ macro_rules! operator_new {
     };
 }
 
-/// Defines an exported function that lets `$mark` see its first argument and then becomes the next
-/// function, which so finds the stack, the arguments and the caller it would have had without us.
+/// Defines an exported function that lets `$mark` see its arguments and then becomes the next function,
+/// which so finds the stack, the arguments and the caller it would have had without us.
 /// (`dlopen` looks for libraries by its caller's run path.)
 macro_rules! seen_in_passing {
     ($name:ident, $mark:path, $next:path) => {

@@ -187,14 +187,22 @@ pub fn announce(pid: u32, file: &[u8], mut how: How) -> Option<&'static Intent> 
 
 /// Joins the session that the environment names, if there is one.
 fn join() -> bool {
-    if !next::look_up() || !next::is_glibc() {
+    if !next::look_up()
+        || STATE
+            .mode
+            .compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+    {
+        return false;
+    }
+    // Whoever wraps dlsym may allocate in it: from here on that leads to no further try to join.
+    if !next::is_glibc() {
+        STATE.mode.store(PASSING, Ordering::Release);
         return false;
     }
     let environment = first_environment();
     if environment.is_null() {
-        return false;
-    }
-    if STATE.mode.compare_exchange(UNKNOWN, JOINING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        STATE.mode.store(UNKNOWN, Ordering::Release);
         return false;
     }
     // SAFETY: a null-terminated array of C strings.

@@ -55,15 +55,17 @@ unsafe extern "C" fn thread_created() {
     expect_threads();
 }
 
-unsafe extern "C" fn library_opened(file: *const c_char) {
-    note_library(file);
+unsafe extern "C" fn library_opened(file: *const c_char, flags: usize) {
+    note_library(file, &[u64::from(flags as u32)]);
 }
 
-unsafe extern "C" fn namespace_opened(_: usize, file: *const c_char) {
-    note_library(file);
+unsafe extern "C" fn namespace_opened(namespace: usize, file: *const c_char, flags: usize) {
+    note_library(file, &[u64::from(flags as u32), namespace as u64]);
 }
 
-fn note_library(file: *const c_char) {
+const RTLD_DEEPBIND: u64 = 8;
+
+fn note_library(file: *const c_char, how: &[u64]) {
     // What was loaded before is listed here, since nothing runs of ours when `dlopen` returns.
     modules::refresh();
     let text = if file.is_null() {
@@ -72,7 +74,11 @@ fn note_library(file: *const c_char) {
         // SAFETY: dlopen takes null or a C string.
         unsafe { CStr::from_ptr(file) }.to_bytes()
     };
-    thread::note(NoteKind::Dlopen, 0, &[], text);
+    thread::note(NoteKind::Dlopen, 0, how, text);
+    if how[0] & RTLD_DEEPBIND != 0 {
+        // Whether it was loaded shows in the next list, which comes for that even if nothing is new.
+        modules::forget();
+    }
 }
 
 with_caller!(dlclose, 1, dlclose_entry);

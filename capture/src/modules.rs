@@ -65,7 +65,7 @@ pub fn refresh() {
     }
 }
 
-/// The list as the next process sees it is not written yet.
+/// The next list is written in any case: the process is a new one, or somebody waits for a list.
 pub fn forget() {
     SEEN.store(u64::MAX, Ordering::Relaxed);
 }

@@ -146,14 +146,14 @@ pub(crate) struct Record {
 /// Say what is on a tape
 #[derive(Debug, Args)]
 #[command(after_help = examples([
-    ("heaptape info ls.tape", "the recording and each of its processes"),
+    ("heaptape info tapes/*.tape", "the recordings and each of their processes"),
     ("heaptape info --json --verify ls.tape", "for a script, after checking every block of the file"),
 ]))]
 pub(crate) struct Info {
-    /// The tape
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// Print JSON (heaptape.tape/1)
+    /// The tape, or several
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON (heaptape.tape/1); of several tapes one document after the other
     #[arg(long)]
     pub(crate) json: bool,
     /// Read the whole tape and check it: every checksum, every count, no two live blocks overlapping
@@ -186,6 +186,8 @@ pub(crate) struct Report {
     /// Print JSON (heaptape.report/1), with all callers and the curves
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// List the calls of a process
@@ -225,6 +227,8 @@ pub(crate) struct Events {
     /// Print JSON (heaptape.events/1): one document, each call on a line of its own; heaptape.histogram/1 with --histogram
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Show the blocks that are alive at a moment
@@ -257,6 +261,16 @@ pub(crate) struct Live {
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// Where the names of functions come from, for the commands that print callers.
+#[derive(Debug, Args)]
+pub(crate) struct Sysroot {
+    /// Look for the recorded files, whose symbol tables name the functions, in DIR too: at their paths below it, by their names, and as debug files in DIR/.build-id. May be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) sysroot: Vec<PathBuf>,
 }
 
 /// What live blocks are added up by.
@@ -290,6 +304,8 @@ pub(crate) struct Export {
     /// Of each process only the calls from index A to B, B excluded; N alone is one call
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     pub(crate) range: Option<Span>,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Formats that calls are exported to.

@@ -12,6 +12,7 @@
 //! checks: an index or a length from there is never trusted.
 
 mod admit;
+mod apart;
 mod arch;
 mod arena;
 mod budget;

@@ -12,6 +12,7 @@ use heaptape_wire::chunk::{Owner, UNKNOWN_TID};
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
 
+use crate::apart::Apart;
 use crate::arena::Chunk;
 use crate::drain::{Lane, Source};
 use crate::exit::{self, Exit};
@@ -75,6 +76,8 @@ pub(crate) struct Process {
     pub(crate) is_being_inspected: bool,
     /// What of its calls is not seen, as the library has said; taken when it is named.
     pub(crate) said: Option<String>,
+    /// Libraries whose calls are not seen.
+    pub(crate) apart: Apart,
     lanes: Vec<Lane>,
     /// Threads whose lanes are closed.
     closed: Totals,
@@ -132,6 +135,7 @@ impl Process {
             gap: None,
             is_being_inspected: false,
             said: None,
+            apart: Apart::default(),
             lanes: Vec::new(),
             closed: Totals::default(),
             forks: HashMap::new(),
@@ -215,6 +219,7 @@ impl Process {
             begun: &mut self.begun,
             forks: &mut self.forks,
             children: &mut self.children,
+            apart: &mut self.apart,
             said_code: &mut self.said_code,
             now: &mut self.time,
         };
@@ -345,6 +350,7 @@ struct Merged<'a> {
     begun: &'a mut Option<Begun>,
     forks: &'a mut HashMap<u64, (ForkPoint, Instant)>,
     children: &'a mut Vec<(u32, i32)>,
+    apart: &'a mut Apart,
     said_code: &'a mut Option<i32>,
     now: &'a mut u64,
 }
@@ -434,6 +440,7 @@ impl Merged<'_> {
         if let (NoteKind::ChildEnded, [pid, status]) = (note.kind, note.args) {
             self.children.push((*pid as u32, *status as i32));
         }
+        self.apart.note(note.kind, note.args, note.text());
         self.tape.note(
             self.number,
             &Note {

@@ -8,7 +8,7 @@ use heaptape_analyze::{Call, Placement, ProcessSummary, Summary};
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::text;
+use crate::{text, unseen};
 
 /// Writes the summary of the tape that was opened as `file`.
 pub fn write(
@@ -83,7 +83,11 @@ fn write_faults(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
         if ends_early(s) { " up to where the tape ends" } else { "" },
         Count(s.order_faults),
         Count(s.unknown_frees)
-    )
+    )?;
+    match unseen::faults(&overview.summary) {
+        Some(sentence) => writeln!(out, "{sentence}"),
+        None => Ok(()),
+    }
 }
 
 /// Whether more may have happened than the tape has room to say.

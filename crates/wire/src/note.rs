@@ -43,7 +43,7 @@ pub enum NoteKind {
     Fork = 16,
     /// An exec is about to happen; text: the file.
     Exec = 17,
-    /// `dlopen` was called; text: the file.
+    /// `dlopen` or `dlmopen` was called: flags, and the namespace for `dlmopen`; text: the file.
     Dlopen = 18,
     /// `dlclose` has returned: handle, result.
     Dlclose = 19,

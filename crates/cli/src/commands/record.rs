@@ -188,7 +188,7 @@ impl Teller {
             outcome.order_faults,
         );
         if outcome.uncovered > 0 {
-            line += &format!(", not covered: {}", outcome.uncovered);
+            line += &format!(", not covered or only in part: {}", outcome.uncovered);
         }
         self.error(&line);
         if std::io::stderr().is_terminal() {

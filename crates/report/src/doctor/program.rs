@@ -104,8 +104,8 @@ fn command(f: &Findings, file: &Path) -> Check {
 
 fn executable(path: &Path, elf: &Elf) -> Check {
     let form = match (elf.form, &elf.target.linkage) {
-        (Form::Executable, Linkage::Static) => "a static program",
-        (Form::Pie, Linkage::Static) => "a static program that can be loaded anywhere",
+        (Form::Executable, Linkage::Static { .. }) => "a static program",
+        (Form::Pie, Linkage::Static { .. }) => "a static program that can be loaded anywhere",
         (Form::Executable, _) => "a dynamic program",
         (Form::Pie, _) => "a dynamic program that can be loaded anywhere (PIE)",
         (Form::Library, _) => "a shared library",
@@ -114,7 +114,7 @@ fn executable(path: &Path, elf: &Elf) -> Check {
         (Form::Other, _) => "an ELF file of an unknown kind",
     };
     let libc = match &elf.target.linkage {
-        Linkage::Static => String::new(),
+        Linkage::Static { .. } => String::new(),
         Linkage::Dynamic { libc, loader } => {
             let name = match libc {
                 Libc::Glibc => "glibc",

@@ -37,7 +37,7 @@ struct ReportDocument<'a> {
     bins: Vec<BinPart>,
     groups: Vec<GroupPart>,
     all: TrafficPart,
-    callers: Vec<SitePart>,
+    callers: Vec<SitePart<'a>>,
     modules: Vec<ModulePart>,
     lives: LivesPart,
     reallocs: ReallocsPart,
@@ -246,25 +246,27 @@ impl DeedsPart {
 }
 
 #[derive(Serialize)]
-struct SitePart {
+struct SitePart<'a> {
     caller: String,
     module: Option<String>,
     offset: Option<u64>,
+    function: Option<&'a str>,
     inherited: bool,
     #[serde(flatten)]
     deeds: DeedsPart,
 }
 
-impl SitePart {
-    fn of(site: &Site, figures: &Figures<'_>) -> SitePart {
-        let offset = match &site.origin {
-            Origin::Caller { place: Some(place), .. } => Some(place.offset),
-            _ => None,
+impl<'a> SitePart<'a> {
+    fn of(site: &'a Site, figures: &Figures<'_>) -> SitePart<'a> {
+        let place = match &site.origin {
+            Origin::Caller { place, .. } => place.as_ref(),
+            Origin::Inherited => None,
         };
         SitePart {
             caller: (figures.name)(&site.origin),
             module: site.origin.module().map(str::to_owned),
-            offset,
+            offset: place.map(|place| place.offset),
+            function: place.and_then(|place| place.function.as_deref()),
             inherited: site.origin == Origin::Inherited,
             deeds: DeedsPart::of(&site.deeds),
         }

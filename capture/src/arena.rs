@@ -4,8 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
-use heaptape_wire::process::{SLOT_BYTES, THREADS};
-use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT};
+use heaptape_wire::process::{Proof, SLOT_BYTES, THREADS};
+use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Why};
 
 use crate::arch::{self, syscall};
 use crate::slot::ThreadSlot;
@@ -16,7 +16,9 @@ pub struct Private {
     /// 1 in the process that registered.
     pub registered: AtomicU32,
     pub next_thread: AtomicU32,
-    _pad: [u64; 511],
+    /// What the collector knows this process by where nothing else tells.
+    pub proof: Proof,
+    _pad: [u64; 509],
     threads: [ThreadSlot; THREADS],
 }
 
@@ -75,41 +77,56 @@ pub fn unused() -> [(usize, usize); 2] {
     ]
 }
 
-/// Maps the session's file; false where that is over, or of another version.
-pub fn map_arena(path: &CStr) -> bool {
+/// Opens the session's file.
+///
+/// # Safety
+/// As opening that file is.
+pub unsafe fn open(path: &CStr) -> isize {
     const AT_FDCWD: usize = -100isize as usize;
     const O_RDWR_CLOEXEC: usize = 0o2000002;
+    // As the loader opens files: a filter that came with the process lets that through.
+    let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
+    // SAFETY: as promised.
+    unsafe { syscall(arch::SYS_OPENAT, open) }
+}
+
+/// Why a system call, which answered so, keeps this process from being recorded.
+fn refused(call: usize, answer: isize) -> Option<Why> {
+    Some(Why::Call { number: call as u32, error: answer.unsigned_abs() as u32 })
+}
+
+/// Maps the session's file. An error without a reason is that of a session that is over, or of another
+/// version.
+pub fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_SHARED: usize = 1;
     const MADV_DONTDUMP: usize = 16;
     // SAFETY: opens and maps a file; nothing of the program's is touched, and the descriptor is
     // closed again.
     unsafe {
-        // As the loader opens files: a filter that came with the process lets that through.
-        let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
-        let fd = syscall(arch::SYS_OPENAT, open);
+        let fd = open(path);
         if fd < 0 {
-            return false;
+            return Err(None);
         }
         let base =
             syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
         syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
         if (-4095..0).contains(&base) {
-            return false;
+            return Err(refused(arch::SYS_MMAP, base));
         }
         let arena = Arena::new(base as *mut u8);
         if !arena.session().is_joinable() || arena.session().is_orphaned() {
             syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
-            return false;
+            return Err(None);
         }
         syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
         ARENA.store(base as *mut u8, Ordering::Release);
     }
-    true
+    Ok(())
 }
 
-/// Maps the private region.
-pub fn map_private() -> bool {
+/// Maps the private region, after the arena, which goes again where this is not possible.
+pub fn map_private() -> Result<(), Option<Why>> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
     const MADV_WIPEONFORK: usize = 18;
@@ -120,14 +137,19 @@ pub fn map_private() -> bool {
             arch::SYS_MMAP,
             [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0],
         );
+        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
+        let arena = ARENA.load(Ordering::Relaxed) as usize;
         if (-4095..0).contains(&base) {
-            return false;
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MMAP, base));
         }
-        if syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) != 0 {
-            syscall(arch::SYS_MUNMAP, [base as usize, bytes, 0, 0, 0, 0]);
-            return false;
+        let wipes = syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]);
+        if wipes != 0 {
+            unmap(base as usize, bytes);
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MADVISE, wipes));
         }
         PRIVATE.store(base as *mut Private, Ordering::Release);
     }
-    true
+    Ok(())
 }

@@ -205,9 +205,11 @@ impl Environment {
 /// # Safety
 /// `file` is a C string.
 unsafe fn is_there(file: Text) -> bool {
+    const EPERM: isize = 1;
+    const ENOSYS: isize = 38;
     // SAFETY: reads the string.
-    lifecycle::is_sandboxed()
-        || unsafe { syscall(arch::SYS_ACCESS, [file as usize, 0, 0, 0, 0, 0]) } == 0
+    let ask = || unsafe { syscall(arch::SYS_ACCESS, [file as usize, 0, 0, 0, 0, 0]) };
+    lifecycle::is_sandboxed() || matches!(-ask(), 0 | EPERM | ENOSYS)
 }
 
 /// The files that a value of `LD_PRELOAD` names.

@@ -11,10 +11,31 @@ use crate::{arch, lifecycle, thread};
 /// Forks so far. A child goes on from its parent's number.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
-unsafe extern "C" fn before_fork() {
+/// The thread's word during a fork is the fork's number, with this bit where libc does not know of it.
+const BEHIND_LIBC: usize = 1 << 32;
+
+fn announce_fork() -> usize {
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     thread::note(NoteKind::Fork, 0, &[number as u64], &[]);
-    arch::set_fork_word(number);
+    number
+}
+
+unsafe extern "C" fn before_fork() {
+    arch::set_fork_word(announce_fork());
+}
+
+/// The program is about to make the system call for a copy of itself. (The word stays in the parent until
+/// its next fork; what was announced is there once, so nobody takes it for a later one.)
+pub fn before_copy() {
+    if lifecycle::is_recording() {
+        arch::set_fork_word(announce_fork() | BEHIND_LIBC);
+    }
+}
+
+/// Whether libc makes, or has made, the copy that this is.
+pub fn is_by_libc() -> bool {
+    let word = arch::fork_word();
+    word != 0 && word & BEHIND_LIBC == 0
 }
 
 unsafe extern "C" fn after_fork_in_parent() {

@@ -24,6 +24,7 @@ mod children;
 mod early;
 mod environment;
 mod exec;
+mod filter;
 mod following;
 mod forks;
 mod hooks;

@@ -6,15 +6,17 @@
 //!    └────────────── no session, or none that can be joined ────────────────────────────────────▶┘
 //! ```
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heaptape_wire::chunk::UNKNOWN_TID;
 use heaptape_wire::process::{Origin, SlotState};
 use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::arena::{arena, map_arena, map_private, private};
 use crate::environment::{first_environment, variable};
-use crate::registering::register;
-use crate::{arch, environment, limits, modules, next};
+use crate::registering::{refuse, register};
+use crate::{arch, environment, forks, limits, modules, next};
 
 const UNKNOWN: u32 = 0;
 const JOINING: u32 = 1;
@@ -30,12 +32,17 @@ pub struct State {
     pub generation: AtomicU32,
     /// Set once the program asked for a sandbox: no system call for our own ends any more.
     pub sandboxed: AtomicU32,
+    /// Set once a sandbox may forbid to sleep.
+    pub sleepless: AtomicU32,
     /// The inode of the pid namespace that the process's numbers are of; 0 when it is not known.
     pub namespace: AtomicUsize,
     /// The process id.
     pub pid: AtomicU32,
     /// 1 when libc notes the numbers of threads where we look for them.
     notes_threads: AtomicU32,
+    /// 1 in a copy that was made behind libc's back: what libc has noted for its first thread is then the
+    /// number of the thread that it was copied from.
+    copied: AtomicU32,
 }
 
 /// The process's own state.
@@ -44,9 +51,11 @@ pub static STATE: State = State {
     slot: AtomicU32::new(0),
     generation: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),
+    sleepless: AtomicU32::new(0),
     namespace: AtomicUsize::new(0),
     pid: AtomicU32::new(0),
     notes_threads: AtomicU32::new(0),
+    copied: AtomicU32::new(0),
 };
 
 /// Whether records are to be written; joins the session at the first call and registers a process
@@ -77,21 +86,30 @@ pub fn registered_pid() -> u32 {
     STATE.pid.load(Ordering::Relaxed)
 }
 
-/// The kernel's number of this thread. In a sandbox it is the one that libc has noted, if that was found
-/// right before.
-pub fn own_thread() -> u32 {
+/// The kernel's number of this thread, the process's first or another one. In a sandbox it is the one that
+/// libc has noted, where that is certain to be right.
+pub fn own_thread(is_first: bool) -> u32 {
     let noted = arch::noted_thread();
-    if is_sandboxed() && STATE.notes_threads.load(Ordering::Relaxed) != 0 {
-        return noted;
+    if is_sandboxed() {
+        let is_copied = is_first && STATE.copied.load(Ordering::Relaxed) != 0;
+        let is_right = !is_copied && STATE.notes_threads.load(Ordering::Relaxed) != 0;
+        return if is_right { noted } else { UNKNOWN_TID };
     }
     let asked = arch::ask(arch::SYS_GETTID);
-    STATE.notes_threads.store(u32::from(noted == asked), Ordering::Relaxed);
-    asked
+    if noted == asked {
+        STATE.notes_threads.store(1, Ordering::Relaxed);
+    }
+    if asked == 0 { UNKNOWN_TID } else { asked }
 }
 
 /// Whether the program has asked for a sandbox.
 pub fn is_sandboxed() -> bool {
     STATE.sandboxed.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a sandbox may forbid to sleep.
+pub fn is_sleepless() -> bool {
+    STATE.sleepless.load(Ordering::Relaxed) != 0
 }
 
 /// Joins the session that the environment names, if there is one.
@@ -115,8 +133,7 @@ fn join() -> bool {
         return false;
     }
     // SAFETY: a null-terminated array of C strings.
-    let joined = unsafe { variable(environment, SESSION_VARIABLE) }
-        .is_some_and(|path| limits::make_room() && map_arena(path) && map_private());
+    let joined = unsafe { variable(environment, SESSION_VARIABLE) }.is_some_and(map);
     let recording = joined && register(Origin::Exec, environment);
     if recording {
         // SAFETY: as above.
@@ -124,6 +141,15 @@ fn join() -> bool {
     }
     STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
     recording
+}
+
+/// Maps all that is needed, or tells the collector why that can't be.
+fn map(path: &CStr) -> bool {
+    let mapped = limits::make_room().and_then(|()| map_arena(path)).and_then(|()| map_private());
+    if let Err(Some(why)) = mapped {
+        refuse(path, why);
+    }
+    mapped.is_ok()
 }
 
 /// Whether this is the process that registered, and not one that a vfork lent its memory to.
@@ -138,6 +164,7 @@ pub fn is_itself() -> bool {
 /// Makes a forked child a process of its own.
 fn register_fork() -> bool {
     arch::set_thread_word(0);
+    STATE.copied.store(u32::from(!forks::is_by_libc()), Ordering::Relaxed);
     let recording = register(Origin::Fork, core::ptr::null());
     if recording {
         modules::forget();

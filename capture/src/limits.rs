@@ -8,7 +8,7 @@
 
 use core::ffi::c_int;
 
-use heaptape_wire::session::ARENA_BYTES;
+use heaptape_wire::session::{ARENA_BYTES, Why};
 
 use crate::arch::{self, syscall};
 use crate::following::{Following, following};
@@ -65,23 +65,34 @@ fn kernels(resource: c_int, new: Option<&Limit>) -> Option<Limit> {
     (done == 0).then_some(old)
 }
 
-/// Makes room for what this library maps; false where the program may need that room itself.
-pub fn make_room() -> bool {
-    [RLIMIT_DATA, RLIMIT_AS].into_iter().all(raise)
+/// Makes room for what this library maps; the reason where the program may need that room itself.
+pub fn make_room() -> Result<(), Option<Why>> {
+    [RLIMIT_DATA, RLIMIT_AS].into_iter().try_for_each(|resource| match raise(resource) {
+        Ok(()) => Ok(()),
+        Err(bytes) => {
+            let (ours, is_data) = (ours(resource).unwrap_or(0), resource == RLIMIT_DATA);
+            Err(Some(Why::Limit { is_data, bytes, ours, roomy: ROOMY * ours }))
+        }
+    })
 }
 
-fn raise(resource: c_int) -> bool {
-    /// A limit of so many times what this library takes has room for it.
-    const ROOMY: u64 = 16;
-    let (Some(limit), Some(ours)) = (kernels(resource, None), ours(resource)) else { return true };
+/// A limit of so many times what this library takes has room for it.
+const ROOMY: u64 = 16;
+
+/// Raises a limit; what it is where that can't be and there may be no room.
+fn raise(resource: c_int) -> Result<(), u64> {
+    let (Some(limit), Some(ours)) = (kernels(resource, None), ours(resource)) else {
+        return Ok(());
+    };
     if limit.current == INFINITY || is_raised(limit.current) {
-        return true;
+        return Ok(());
     }
     let current = raised(limit.current, ours);
     let within = Limit { current, maximum: limit.maximum };
     let both = Limit { current, maximum: raised(limit.maximum, ours) };
     let change = if current <= limit.maximum { within } else { both };
-    kernels(resource, Some(&change)).is_some() || limit.current >= ROOMY * ours
+    let has_room = kernels(resource, Some(&change)).is_some() || limit.current >= ROOMY * ours;
+    if has_room { Ok(()) } else { Err(limit.current) }
 }
 
 /// The limit to set in place of the one that the program wants; `None` for that itself.

@@ -5,12 +5,14 @@ use core::sync::atomic::Ordering;
 
 use heaptape_wire::note::NoteKind;
 
-use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
+use crate::arch::{
+    SYS_CLONE, SYS_CLONE3, SYS_FORK, SYS_NANOSLEEP, SYS_SECCOMP, seen_in_passing, with_caller,
+};
 use crate::following::{Following, following};
 use crate::lifecycle::STATE;
 use crate::next::DLOPEN;
 use crate::thread::expect_threads;
-use crate::{modules, thread};
+use crate::{filter, forks, modules, thread};
 
 following!(static PTHREAD_CREATE = c"pthread_create");
 following!(static THRD_CREATE = c"thrd_create");
@@ -96,22 +98,48 @@ unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     result
 }
 
-unsafe extern "C" fn process_controlled(operation: usize, value: usize) {
+unsafe extern "C" fn process_controlled(operation: usize, value: usize, filter: usize) {
     const PR_SET_SECCOMP: usize = 22;
+    const SECCOMP_MODE_STRICT: usize = 1;
     if operation as u32 as usize == PR_SET_SECCOMP {
-        sandboxed(value);
+        // The modes have other numbers here than as operations of the call.
+        sandboxed(value.wrapping_sub(SECCOMP_MODE_STRICT), filter);
     }
 }
 
-unsafe extern "C" fn system_called(number: usize, operation: usize) {
-    if number == SYS_SECCOMP {
-        sandboxed(operation);
+unsafe extern "C" fn system_called(number: usize, operation: usize, _flags: usize, filter: usize) {
+    /// The process and its copy share their memory, as after a vfork.
+    const CLONE_VM: u64 = 0x100;
+    let flags = match number {
+        SYS_SECCOMP => return sandboxed(operation, filter),
+        SYS_CLONE => operation as u64,
+        // SAFETY: `struct clone_args` of <linux/sched.h> begins with the flags.
+        SYS_CLONE3 if operation != 0 => unsafe { *(operation as *const u64) },
+        SYS_FORK => 0,
+        _ => return,
+    };
+    if flags & CLONE_VM == 0 {
+        forks::before_copy();
     }
 }
 
-/// A filter is about to be installed: from here on waiting only spins.
-fn sandboxed(operation: usize) {
+/// The program is about to go into a sandbox: from here on nothing is asked, and who waits may sleep only
+/// where every filter lets that through.
+fn sandboxed(operation: usize, program: usize) {
+    const STRICT: usize = 0;
+    const FILTER: usize = 1;
+    let may_sleep = match operation {
+        STRICT => false,
+        // Without a filter it asks whether there are any.
+        FILTER if program == 0 => return,
+        // SAFETY: the program's own filter, on its way to the kernel.
+        FILTER => unsafe { filter::lets_through(program, SYS_NANOSLEEP) },
+        _ => return,
+    };
     STATE.sandboxed.store(1, Ordering::Relaxed);
+    if !may_sleep {
+        STATE.sleepless.store(1, Ordering::Relaxed);
+    }
     thread::note(NoteKind::Seccomp, 0, &[operation as u64], &[]);
 }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::arch::{self, syscall};
 use crate::arena::arena;
-use crate::lifecycle::STATE;
+use crate::lifecycle::{STATE, is_sleepless};
 
 /// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped. It counts among
 /// those who wait as long as it lives.
@@ -16,6 +16,7 @@ pub struct Patience {
     waited: u64,
     silent: u64,
     ticks_per_ms: u64,
+    spins: bool,
 }
 
 impl Patience {
@@ -36,7 +37,10 @@ impl Patience {
     pub fn new() -> Patience {
         let session = arena().session();
         session.waiting.fetch_add(1, Ordering::Relaxed);
+        let spins = is_sleepless();
+        session.spinning.fetch_add(u32::from(spins), Ordering::Relaxed);
         Patience {
+            spins,
             rounds: 0,
             beat: session.heartbeat(),
             last: arch::stamp(),
@@ -54,10 +58,15 @@ impl Patience {
         if pause_us == 0 {
             arch::relax();
         } else {
+            const EPERM: isize = -1;
+            const ENOSYS: isize = -38;
             let moment: [u64; 2] = [0, pause_us * 1000];
             // SAFETY: reads the two words; the remainder is not asked for.
-            unsafe {
-                syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]);
+            let slept =
+                unsafe { syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+            // A sandbox that came with the process.
+            if matches!(slept, EPERM | ENOSYS) {
+                STATE.sleepless.store(1, Ordering::Relaxed);
             }
         }
         let now = arch::stamp();
@@ -79,7 +88,7 @@ impl Patience {
     /// How long the next pause is, with so many who wait; 0 for none.
     fn pause_us(&self, crowd: u32) -> u64 {
         let spins = if crowd > Self::FEW { 0 } else { Self::SPINS };
-        if self.rounds < spins || STATE.sandboxed.load(Ordering::Relaxed) != 0 {
+        if self.rounds < spins || is_sleepless() {
             return 0;
         }
         let doubled = Self::PAUSE_US << (self.rounds - spins).min(16);
@@ -94,6 +103,8 @@ impl Patience {
 
 impl Drop for Patience {
     fn drop(&mut self) {
-        arena().session().waiting.fetch_sub(1, Ordering::Relaxed);
+        let session = arena().session();
+        session.waiting.fetch_sub(1, Ordering::Relaxed);
+        session.spinning.fetch_sub(u32::from(self.spins), Ordering::Relaxed);
     }
 }

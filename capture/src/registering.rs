@@ -1,13 +1,16 @@
 //! A process makes itself known: it takes a slot of the session's table and says who it is.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
 
+use heaptape_wire::chunk::UNKNOWN_TID;
 use heaptape_wire::process::{JOB_BYTES, JOB_VARIABLES, Origin, ProcessSlot, Registration, SLOTS};
+use heaptape_wire::session::{Refusal, Why};
 
 use crate::arch::{self, syscall};
-use crate::arena::{arena, private};
+use crate::arena::{arena, open, private};
 use crate::environment::variable;
+use crate::forks;
 use crate::lifecycle::{STATE, is_sandboxed, own_thread};
 use crate::patience::Patience;
 use crate::thread::{STAMPING, UNSTAMPED};
@@ -18,22 +21,20 @@ const FULL_MS: u64 = 200;
 /// Takes a process slot and says who we are; `environment` is that of a new program, or null.
 pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
     let session = arena().session();
-    // In a sandbox nobody is asked: after a fork the only thread has the number of the process.
-    let pid = match origin {
-        Origin::Fork if is_sandboxed() => own_thread(),
-        _ => arch::ask(arch::SYS_GETPID),
-    };
+    let pid = own_process(origin);
     STATE.pid.store(pid, Ordering::Relaxed);
+    // A filter may forbid to ask; of a fork the parent is known in any case.
+    let ppid = if is_sandboxed() { 0 } else { arch::ask(arch::SYS_GETPPID) };
     let registration = Registration {
         pid,
-        // A filter may forbid to ask; of a fork the parent is known in any case.
-        ppid: if is_sandboxed() { 0 } else { arch::ask(arch::SYS_GETPPID) },
+        ppid,
         origin,
         parent_slot: STATE.slot.load(Ordering::Relaxed),
         parent_generation: STATE.generation.load(Ordering::Relaxed),
         fork: arch::fork_word() as u32,
         order: session.registered.fetch_add(1, Ordering::AcqRel),
-        namespace: pid_namespace() as u64,
+        namespace: pid_namespace(origin, ppid) as u64,
+        proof: &raw const private().proof as u64,
         time: session.clock(),
     };
     STATE.namespace.store(registration.namespace as usize, Ordering::Relaxed);
@@ -46,6 +47,7 @@ pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
             if slot.claim(pid) {
                 STATE.slot.store(index as u32, Ordering::Relaxed);
                 STATE.generation.store(slot.generation(), Ordering::Relaxed);
+                private().proof.set(session.name(), index as u32, slot.generation());
                 private().next_thread.store(0, Ordering::Relaxed);
                 private().registered.store(1, Ordering::Relaxed);
                 // SAFETY: null, or the environment of this program.
@@ -63,11 +65,45 @@ pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
     }
 }
 
-/// The inode of the pid namespace: process ids in another than the collector's mean others to it.
-fn pid_namespace() -> usize {
+/// Tells the collector why this process is not recorded, by way of the arena's file, which is not mapped.
+pub fn refuse(path: &CStr, why: Why) {
+    let pid = arch::ask(arch::SYS_GETPID);
+    let (place, bytes) = Refusal::bytes(pid, pid_namespace(Origin::Exec, 0) as u64, why);
+    // SAFETY: opens, writes and closes a file of ours.
+    unsafe {
+        let fd = open(path);
+        if fd >= 0 {
+            let bytes_at = bytes.as_ptr() as usize;
+            syscall(arch::SYS_PWRITE64, [fd as usize, bytes_at, bytes.len(), place, 0, 0]);
+            syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// The process's own number; 0 when it can't be told without a question, which a sandbox may forbid. The
+/// only thread of a new copy has the number of the process.
+fn own_process(origin: Origin) -> u32 {
+    match origin {
+        Origin::Fork if is_sandboxed() => match own_thread(true) {
+            UNKNOWN_TID => 0,
+            number => number,
+        },
+        _ => arch::ask(arch::SYS_GETPID),
+    }
+}
+
+/// The inode of the pid namespace: process ids in another than the collector's mean others to it. 0 when it
+/// can't be told.
+///
+/// A copy that libc made and that sees a parent at all is in the namespace of the process that it was copied
+/// from: from a new one neither that process nor who takes its place can be seen.
+fn pid_namespace(origin: Origin, ppid: u32) -> usize {
     let mut text = [0u8; 64];
     let link = c"/proc/self/ns/pid".as_ptr() as usize;
     if is_sandboxed() {
+        return 0;
+    }
+    if origin == Origin::Fork && ppid != 0 && forks::is_by_libc() {
         return STATE.namespace.load(Ordering::Relaxed);
     }
     // SAFETY: writes at most the text's length into it.

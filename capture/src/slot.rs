@@ -318,7 +318,7 @@ impl ThreadSlot {
                 chunk: core::ptr::null(),
                 first: 0,
                 time: 0,
-                tid: lifecycle::own_thread(),
+                tid: lifecycle::own_thread(number == 0),
                 state: AtomicU32::new(0),
                 number,
                 depth,

@@ -38,6 +38,7 @@ mod probe;
 mod process;
 mod record;
 mod recorder;
+mod refusal;
 mod room;
 mod sample;
 mod signals;

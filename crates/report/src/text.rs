@@ -115,7 +115,17 @@ pub fn exit(member: &Member) -> String {
 pub fn process(process: &ProcessSummary) -> String {
     let rank = process.rank.map(|r| format!(", rank {r}")).unwrap_or_default();
     let command = short_command(&process.command);
-    format!("process {} (#{}{rank}), {command}", process.pid, process.number)
+    format!("process {} (#{}{rank}), {command}", pid(process), process.number)
+}
+
+/// A number in a table; a dash where it is not known.
+pub(crate) fn or_dash(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+/// The process id, or a word for one that is not known.
+pub fn pid(process: &ProcessSummary) -> String {
+    process.known_pid().map_or_else(|| "of an unknown pid".to_owned(), |pid| pid.to_string())
 }
 
 /// Why a tape is not complete; `None` when it is.

@@ -27,6 +27,9 @@ pub const SMALL_PER_EXTENT: usize = LARGE_BYTES / SMALL_BYTES;
 /// Bytes of the header at the start of a chunk.
 pub const HEADER_BYTES: usize = 64;
 
+/// The number of a thread that can't tell its own, as in a sandbox.
+pub const UNKNOWN_TID: u32 = u32::MAX;
+
 /// Who owns a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {

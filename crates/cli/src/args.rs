@@ -14,6 +14,8 @@ use heaptape_analyze::curves::Figure;
 use heaptape_analyze::timeline;
 use heaptape_report::size;
 
+use crate::output::Stdout;
+
 /// A tape measure and a tape recorder for the memory of Linux programs.
 #[derive(Debug, Parser)]
 #[command(name = "heaptape", version, arg_required_else_help = true, after_help = examples([
@@ -57,10 +59,12 @@ fn without_help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
 
 /// Prints what is wrong, or the help, and ends the process.
 fn leave(error: &clap::Error) -> ! {
-    let written = error.print().and_then(|()| io::stdout().flush());
+    let is_asked_for = !error.use_stderr();
+    let open = if is_asked_for { Stdout::check() } else { Ok(()) };
+    let written = open.and_then(|()| error.print()).and_then(|()| io::stdout().flush());
     let failed = written.err().filter(|why| why.kind() != io::ErrorKind::BrokenPipe);
     let status = match failed {
-        Some(why) if !error.use_stderr() => {
+        Some(why) if is_asked_for => {
             let _ = writeln!(io::stderr(), "heaptape: cannot write to stdout: {why}");
             1
         }

@@ -48,14 +48,14 @@ struct ReportDocument<'a> {
 
 #[derive(Serialize)]
 struct UncoveredPart<'a> {
-    pid: u32,
+    pid: Option<u32>,
     command: &'a [String],
     why: &'a str,
 }
 
 impl<'a> UncoveredPart<'a> {
     fn of(u: &'a Uncovered) -> UncoveredPart<'a> {
-        UncoveredPart { pid: u.pid, command: &u.command, why: &u.why }
+        UncoveredPart { pid: u.known_pid(), command: &u.command, why: &u.why }
     }
 }
 
@@ -361,7 +361,7 @@ impl PointPart {
 #[derive(Serialize)]
 struct ProcessPart<'a> {
     number: u32,
-    pid: u32,
+    pid: Option<u32>,
     rank: Option<u32>,
     command: &'a [String],
     events: u64,
@@ -391,7 +391,7 @@ impl<'a> ProcessPart<'a> {
         });
         ProcessPart {
             number: p.number.0,
-            pid: p.pid,
+            pid: p.known_pid(),
             rank: p.rank,
             command: &p.command,
             events: p.events,

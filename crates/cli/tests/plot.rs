@@ -123,6 +123,32 @@ fn a_part_shows_the_levels_that_the_whole_run_has_there() {
 }
 
 #[test]
+fn processes_are_added_up_over_time() {
+    let folder = scratch();
+    let tape = folder.path().join("job.tape");
+    let script = format!("{0} & {0}; wait", program("peak").display());
+    let words = ["sh", "-c", &script].map(OsStr::new);
+    assert_eq!(run(&mut record(&tape, &[], &words)).code(), 0);
+    let text = svg(&[&tape], &folder.path().join("job.svg"), &[]);
+    for word in ["processes of job.tape, added up", "time since", "shared pages in each"] {
+        assert!(text.contains(word), "{word}");
+    }
+    let summary = Tape::open(&tape).expect("a tape").summary().clone();
+    let peaks = || summary.processes.iter().map(|process| process.peak_requested);
+    let whole = drawing(&tape, Axis::Time, None);
+    let summit = whole.runs[0].near.summit.expect("a summit");
+    assert!(summit.bytes.lower <= summit.bytes.upper);
+    assert!((peaks().max().unwrap()..=peaks().sum()).contains(&summit.bytes.upper), "{summit:?}");
+    let end = whole.whole.end;
+    // What comes after a part is no part of it.
+    let start = drawing(&tape, Axis::Time, Some("0..1ms"));
+    let requested = start.runs[0].near.of(Figure::Requested).expect("a curve");
+    assert!(requested.columns.iter().all(|column| column.most < peaks().max().unwrap()));
+    let after = drawing(&tape, Axis::Time, Some(&format!("{}ms..", end + 1000)));
+    assert_eq!(after.part, end - 1..end);
+}
+
+#[test]
 fn two_tapes_and_a_range_stand_in_one_picture() {
     let folder = scratch();
     let (before, after) =

@@ -198,7 +198,7 @@ fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
 }
 
 /// The even points of a length, the last of them its end.
-fn eighths(range: &Range<u64>) -> impl Iterator<Item = u64> {
+pub(crate) fn eighths(range: &Range<u64>) -> impl Iterator<Item = u64> {
     let (start, length) = (range.start, range.end - range.start);
     let part = move |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
     (1..=EIGHTHS as u64).map(move |n| start + part(n))

@@ -25,6 +25,11 @@ impl Progress {
         Progress { bar, since: 0 }
     }
 
+    /// So many more are done.
+    pub(crate) fn events(&mut self, events: u64) {
+        self.bar.inc(events);
+    }
+
     /// One more is done.
     pub(crate) fn event(&mut self) {
         self.since += 1;

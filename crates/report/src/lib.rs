@@ -1,6 +1,6 @@
 //! From figures to bytes.
 //!
-//! [`info`], [`events`], [`live`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
+//! [`info`], [`events`], [`live`], [`leaks`], [`mod@diff`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
 //! words; [`json`] is for programs, [`csv`] for spreadsheets. [`size`] reads and prints sizes.
 //!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
@@ -8,11 +8,13 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+pub mod diff;
 pub mod doctor;
 mod error;
 pub mod events;
 pub mod info;
 pub mod json;
+pub mod leaks;
 pub mod live;
 #[cfg(test)]
 mod sample;

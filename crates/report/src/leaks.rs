@@ -1,0 +1,320 @@
+//! What is never freed, for people: the sums in sentences, then caller by caller.
+
+use std::io::{self, Write};
+
+use heaptape_analyze::Summary;
+use heaptape_analyze::choice::LastPart;
+use heaptape_analyze::growth::Growth;
+use heaptape_analyze::leaks::{Birth, Fate, IGNORED, Kept, Leaks, Leaver};
+use heaptape_analyze::lives::Load;
+use heaptape_analyze::suppressions::Suppressions;
+
+use crate::size::{Count, Millis, Size};
+use crate::table::{Align, Style, Table};
+use crate::text;
+
+/// What was found, and what was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The tape's index.
+    pub summary: &'a Summary,
+    /// What is left.
+    pub leaks: &'a Leaks,
+    /// The part that was to be ignored, where that was said.
+    pub ignored: Option<LastPart>,
+    /// The suppressions with what they matched; `None` without a file.
+    pub suppressions: Option<&'a Suppressions>,
+    /// What those callers left that do not grow, where they were not wanted.
+    pub others: Option<Load>,
+    /// How many callers are wanted; all for 0.
+    pub top: usize,
+}
+
+impl Found<'_> {
+    /// The callers that are shown.
+    pub(crate) fn shown(&self) -> &[Kept] {
+        let callers = &self.leaks.callers;
+        if self.top == 0 { callers } else { callers.get(..self.top).unwrap_or(callers) }
+    }
+
+    /// What the callers left that were wanted.
+    pub fn wanted(&self) -> Load {
+        let left = self.leaks.sums.left;
+        let others = self.others.unwrap_or_default();
+        Load { bytes: left.bytes - others.bytes, blocks: left.blocks - others.blocks }
+    }
+
+    /// What was wanted and found, as the subject of a sentence.
+    pub fn sentence(&self) -> String {
+        let (load, callers) = (self.wanted(), self.leaks.callers.len() as u64);
+        if load.blocks == 0 {
+            return match self.others {
+                Some(_) => "No caller grows all the time.".to_owned(),
+                None => "Nothing is left.".to_owned(),
+            };
+        }
+        let what = if self.others.is_some() { "Growing and never freed" } else { "Never freed" };
+        format!(
+            "{what}: {}, made by {}.",
+            amount(load),
+            text::counted(callers, "caller", "callers")
+        )
+    }
+}
+
+/// `1.0 KiB in 2 blocks`
+fn amount(load: Load) -> String {
+    format!("{} in {}", Size(load.bytes), text::counted(load.blocks, "block", "blocks"))
+}
+
+/// Writes all of it.
+pub fn write(
+    out: &mut impl Write,
+    found: Found<'_>,
+    style: Style,
+    verbose: bool,
+) -> io::Result<()> {
+    writeln!(out, "{}", found.sentence())?;
+    beside(out, found)?;
+    if found.leaks.processes.len() > 1 {
+        writeln!(out)?;
+        processes(out, &found.leaks.processes, style)?;
+    }
+    for kept in found.shown() {
+        writeln!(out)?;
+        caller(out, kept, found.wanted(), found.leaks.processes.len() > 1)?;
+    }
+    crate::live::rest(out, found.shown().len(), found.leaks.callers.len(), "callers")?;
+    if let Some(suppressions) = found.suppressions.filter(|_| verbose) {
+        writeln!(out)?;
+        patterns(out, suppressions, style)?;
+    }
+    Ok(())
+}
+
+/// The sentences after the first: what the figure does not hold, and what it means.
+fn beside(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
+    let sums = &found.leaks.sums;
+    if let Some(others) = found.others.filter(|load| load.blocks > 0) {
+        writeln!(out, "Callers that do not grow have {} more.", amount(others))?;
+    }
+    if let Some(sentence) = unended(&found.leaks.processes) {
+        writeln!(out, "{sentence}")?;
+    }
+    if sums.recent.blocks > 0 {
+        let of = match found.ignored {
+            Some(_) => "each process",
+            None => "processes that did not end by themselves",
+        };
+        let part = match found.ignored.unwrap_or(IGNORED) {
+            LastPart::Events(n) => text::counted(n, "event", "events"),
+            LastPart::Permille(_) => format!("{} of the events", found.ignored.unwrap_or(IGNORED)),
+            LastPart::Millis(n) => Millis(n).to_string(),
+        };
+        writeln!(
+            out,
+            "Not counted, as work in progress: {}, born in the last {part} of {of} (--ignore-last 0 counts them).",
+            amount(sums.recent)
+        )?;
+    }
+    if let Some(suppressions) = found.suppressions {
+        let all = suppressions.iter().count() as u64;
+        let used = suppressions.iter().filter(|s| s.callers() > 0).count();
+        writeln!(
+            out,
+            "Suppressed: {}, by {used} of {}.",
+            amount(sums.suppressed),
+            text::counted(all, "pattern", "patterns")
+        )?;
+    }
+    if sums.inherited.blocks > 0 {
+        writeln!(
+            out,
+            "Not counted, as they are their parents': {} that forked processes began with and did not free.",
+            amount(sums.inherited)
+        )?;
+    }
+    Ok(())
+}
+
+/// Whose blocks were perhaps not meant to stay.
+fn unended(processes: &[Leaver]) -> Option<String> {
+    let others: Vec<&Leaver> = processes.iter().filter(|p| p.fate != Fate::Exited).collect();
+    let [first, rest @ ..] = &others[..] else { return None };
+    if rest.is_empty() {
+        let name = text::process(&first.process);
+        let how = match (first.fate, first.process.signal) {
+            (Fate::Killed, Some(signal)) => format!("was ended by signal {signal}"),
+            (Fate::Replaced, _) => "was replaced by another program (exec)".to_owned(),
+            (Fate::Unfinished, _) => "had not ended where the tape ends".to_owned(),
+            _ => "ended in a way that is not known".to_owned(),
+        };
+        return Some(format!("{} {how}: what is left is what lived then.", sentence_case(&name)));
+    }
+    let mut ways: Vec<String> = Vec::new();
+    for (fate, name) in [
+        (Fate::Killed, "ended by a signal"),
+        (Fate::Replaced, "replaced by another program (exec)"),
+        (Fate::Unfinished, "not ended where the tape ends"),
+        (Fate::Unknown, "ended in a way that is not known"),
+    ] {
+        match others.iter().filter(|p| p.fate == fate).count() {
+            0 => {}
+            n => ways.push(format!("{n} {name}")),
+        }
+    }
+    Some(format!(
+        "{} of {} processes did not end by themselves ({}): what they left is what lived then.",
+        others.len(),
+        processes.len(),
+        ways.join(", ")
+    ))
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// How a process ended, in a word or two.
+pub(crate) fn fate(leaver: &Leaver) -> String {
+    match (leaver.fate, leaver.process.code, leaver.process.signal) {
+        (Fate::Killed, _, Some(signal)) => format!("signal {signal}"),
+        (Fate::Exited, Some(code), _) => code.to_string(),
+        (Fate::Replaced, ..) => "exec".to_owned(),
+        (Fate::Unfinished, ..) => "not ended".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn processes(out: &mut impl Write, processes: &[Leaver], style: Style) -> io::Result<()> {
+    let columns = [
+        ("#", Align::Right),
+        ("pid", Align::Right),
+        ("never freed", Align::Right),
+        ("blocks", Align::Right),
+        ("suppressed", Align::Right),
+        ("exit", Align::Left),
+        ("command", Align::Text),
+    ];
+    let mut table = Table::new(style, &columns).one_line();
+    for leaver in processes {
+        let sums = &leaver.sums;
+        table.row([
+            leaver.process.number.to_string(),
+            leaver.process.pid.to_string(),
+            Size(sums.left.bytes).to_string(),
+            Count(sums.left.blocks).to_string(),
+            Size(sums.suppressed.bytes).to_string(),
+            fate(leaver),
+            text::short_command(&leaver.process.command),
+        ]);
+    }
+    table.write(out)
+}
+
+/// What one caller left, in a few lines.
+fn caller(out: &mut impl Write, kept: &Kept, all: Load, several: bool) -> io::Result<()> {
+    let name = text::caller(kept.caller.place.as_ref(), kept.caller.address);
+    writeln!(out, "{} ({}), {}", amount(kept.left), share(kept.left, all), text::plain(&name))?;
+    let numbers: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
+    writeln!(out, "    {}  {}: {}", spark(&kept.at), growth(kept.growth()), numbers.join(", "))?;
+    writeln!(out, "    {}", births(kept, several))?;
+    writeln!(out, "    {}", of_all_made(kept))?;
+    if kept.unloaded.blocks > 0 {
+        let library = kept.caller.place.as_ref().map_or("", |place| place.module.path.as_str());
+        writeln!(
+            out,
+            "    {} of them were made by a library that was unloaded since: {}",
+            Count(kept.unloaded.blocks),
+            text::plain(library)
+        )?;
+    }
+    Ok(())
+}
+
+/// When the blocks were born that stay, and their sizes.
+fn births(kept: &Kept, several: bool) -> String {
+    let birth = |birth: &Birth| {
+        let of = if several { format!(" of #{}", birth.process) } else { String::new() };
+        format!("event {}{of} ({})", Count(birth.index), Millis(birth.time))
+    };
+    if kept.oldest == kept.newest {
+        return format!("made by {}", birth(&kept.oldest));
+    }
+    let sizes = match (kept.oldest.size, kept.newest.size) {
+        (first, last) if first == last => format!("the first and the last of {}", Size(first)),
+        (first, last) => format!("the first of {}, the last of {}", Size(first), Size(last)),
+    };
+    format!("made from {} to {}, {sizes}", birth(&kept.oldest), birth(&kept.newest))
+}
+
+fn of_all_made(kept: &Kept) -> String {
+    match kept.made.blocks {
+        made if made == kept.left.blocks => "all that it made".to_owned(),
+        made => format!("of {} in all that it made", text::counted(made, "block", "blocks")),
+    }
+}
+
+/// In words. Moments are eighths of a process's events.
+fn growth(growth: Growth) -> String {
+    let eighth = |n: usize| match n {
+        2 | 6 => format!("{}/4 of the run", n / 2),
+        4 => "half of the run".to_owned(),
+        n => format!("{n}/8 of the run"),
+    };
+    match growth {
+        Growth::Growing(1) => "grows all through the run".to_owned(),
+        Growth::Growing(n) => format!("grows since {}", eighth(n)),
+        Growth::Steady(1) => "steady since the beginning".to_owned(),
+        Growth::Steady(n) => format!("steady since {}", eighth(n)),
+        Growth::Until(n) => format!("grew until {}", eighth(n)),
+        Growth::Late => "grew in the last eighth of the run".to_owned(),
+        Growth::Highest(n) => format!("highest at {}", eighth(n)),
+    }
+}
+
+/// Which pattern matched how often.
+fn patterns(out: &mut impl Write, suppressions: &Suppressions, style: Style) -> io::Result<()> {
+    let columns = [
+        ("callers", Align::Right),
+        ("blocks", Align::Right),
+        ("bytes", Align::Right),
+        ("line", Align::Right),
+        ("pattern", Align::Left),
+    ];
+    let mut table = Table::new(style, &columns);
+    for suppression in suppressions.iter() {
+        let matched = suppression.matched();
+        table.row([
+            Count(suppression.callers()).to_string(),
+            Count(matched.blocks).to_string(),
+            Size(matched.bytes).to_string(),
+            suppression.line().to_string(),
+            suppression.pattern().to_owned(),
+        ]);
+    }
+    table.write(out)
+}
+
+fn share(part: Load, whole: Load) -> String {
+    let (part, whole) = if whole.bytes > 0 {
+        (part.bytes, whole.bytes)
+    } else {
+        (part.blocks, whole.blocks.max(1))
+    };
+    let tenths = (u128::from(part) * 2000 / u128::from(whole)).div_ceil(2);
+    match tenths {
+        0 if part > 0 => "<0.1 %".to_owned(),
+        tenths if tenths % 10 == 0 => format!("{} %", tenths / 10),
+        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
+/// One character for each load, from none to the most.
+fn spark(loads: &[Load]) -> String {
+    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = loads.iter().map(|load| load.bytes).max().unwrap_or(0).max(1);
+    let level = |bytes: u64| (u128::from(bytes) * 8).div_ceil(u128::from(most)) as usize;
+    loads.iter().map(|load| LEVELS[level(load.bytes).min(8)]).collect()
+}

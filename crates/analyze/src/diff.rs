@@ -4,7 +4,7 @@
 //! set against each other. What is the same on both sides is for [`Same`] to say.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
@@ -122,19 +122,30 @@ enum Key {
 }
 
 /// Says which subjects of two sides are the same.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Same {
     by_module: bool,
     one_process: bool,
+    /// The build ids that both sides have.
+    builds: HashSet<Vec<u8>>,
 }
 
 impl Same {
+    fn of(by: By, one_process: bool, before: &Side, after: &Side) -> Same {
+        let builds = |side: &Side| -> HashSet<Vec<u8>> {
+            let modules = side.iter().filter_map(|(subject, _)| module(subject));
+            modules.map(|m| m.build_id.clone()).filter(|id| !id.is_empty()).collect()
+        };
+        let builds = builds(before).intersection(&builds(after)).cloned().collect();
+        Same { by_module: by == By::Module, one_process, builds }
+    }
+
     /// What makes a subject of one side the same as one of the other.
     ///
     /// A caller is the same at the same offset of a file with the same build id, wherever the file lies and
     /// whatever it is called. Files without a build id are known by their names. An address without a module is
     /// the same within one process; in two processes all of them are one. Modules are the same when their
-    /// files' names are.
+    /// build ids are, and where the other side has no such build when their files' names are.
     fn key(&self, subject: &Subject) -> Key {
         let Caller { address, place } = match subject {
             Subject::Bin(bin) => return Key::Bin(*bin),
@@ -145,14 +156,22 @@ impl Same {
             return if is_known { Key::Address(*address) } else { Key::Unknown };
         };
         let name = || file_name(&place.module);
-        if self.by_module {
-            return Key::Module(name());
-        }
         let build = &place.module.build_id;
+        if self.by_module {
+            let is_shared = self.builds.contains(build);
+            return if is_shared { Key::Build(build.clone(), 0) } else { Key::Module(name()) };
+        }
         if build.is_empty() {
             return Key::File(name(), place.offset);
         }
         Key::Build(build.clone(), place.offset)
+    }
+}
+
+fn module(subject: &Subject) -> Option<&Module> {
+    match subject {
+        Subject::Caller(caller) => caller.place.as_ref().map(|place| &*place.module),
+        Subject::Bin(_) => None,
     }
 }
 
@@ -235,7 +254,7 @@ pub struct Diff {
 impl Diff {
     /// Sets two sides against each other. `one_process` says that both are moments of one process of a tape.
     pub fn of(by: By, one_process: bool, before: Side, after: Side) -> Diff {
-        let same = Same { by_module: by == By::Module, one_process };
+        let same = Same::of(by, one_process, &before, &after);
         let mut rows: HashMap<Key, Row> = HashMap::new();
         // The later side names the row.
         for (side, is_after) in [(after, true), (before, false)] {
@@ -306,8 +325,8 @@ mod tests {
         assert_eq!((diff.total.before.live.bytes, diff.total.after.live.bytes), (166, 218));
         assert_eq!(diff.rows[0].subject, after[0].0, "it is called as it is now");
         let diff = Diff::of(By::Module, false, before, after);
-        // By name: x.so is gone, x.so.1 came, p grew, y.so did not.
-        assert_eq!(growths(&diff), [200, 2, -150]);
+        // x.so by its build, p by its name; y.so did not grow.
+        assert_eq!(growths(&diff), [50, 2]);
         assert_eq!(diff.unchanged.rows, 1);
     }
 

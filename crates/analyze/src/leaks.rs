@@ -49,11 +49,10 @@ impl Fate {
         }
         match (process.signal, process.code, process.ended) {
             (Some(_), ..) => Fate::Killed,
-            // What ended the recording early may have come before the process's end.
-            _ if summary.ended.is_some() && !summary.complete => Fate::Unfinished,
             (None, Some(_), _) => Fate::Exited,
-            (None, None, Some(_)) => Fate::Unknown,
-            (None, None, None) => Fate::Unfinished,
+            // A recording that ended early lets go of its processes.
+            (None, None, Some(_)) if summary.ended.is_none() => Fate::Unknown,
+            (None, None, _) => Fate::Unfinished,
         }
     }
 }

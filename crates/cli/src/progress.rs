@@ -25,16 +25,16 @@ impl Progress {
         Progress { bar, since: 0 }
     }
 
-    /// So many more are done.
-    pub(crate) fn events(&mut self, events: u64) {
-        self.bar.inc(events);
-    }
-
     /// One more is done.
     pub(crate) fn event(&mut self) {
-        self.since += 1;
-        if self.since == STEP {
-            self.bar.inc(STEP);
+        self.events(1);
+    }
+
+    /// So many more are done.
+    pub(crate) fn events(&mut self, more: u64) {
+        self.since += more;
+        if self.since >= STEP {
+            self.bar.inc(self.since);
             self.since = 0;
         }
     }

@@ -71,10 +71,21 @@ pub fn write(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
         writeln!(out, "{}", change("made in all", total.before.made, total.after.made))?;
     }
     if found.diff.rows.is_empty() {
-        return Ok(());
+        let (one, many) = names(found.by);
+        let same = text::counted(found.diff.unchanged.rows, one, many);
+        return writeln!(out, "Nothing differs: {same} without a change.");
     }
     writeln!(out)?;
     table(out, found, style)
+}
+
+/// What rows are called: one, and several.
+fn names(by: By) -> (&'static str, &'static str) {
+    match by {
+        By::Caller => ("caller", "callers"),
+        By::Bin => ("size class", "size classes"),
+        By::Module => ("module", "modules"),
+    }
 }
 
 fn moment_text(moment: &Moment<'_>) -> String {
@@ -115,11 +126,7 @@ fn percent(more: i128, before: u64) -> String {
 }
 
 fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()> {
-    let (one, many) = match found.by {
-        By::Caller => ("caller", "callers"),
-        By::Bin => ("size class", "size classes"),
-        By::Module => ("module", "modules"),
-    };
+    let (one, many) = names(found.by);
     let head = if found.by == By::Bin { "up to" } else { one };
     let made = found.made.then_some(("made", Align::Right));
     let columns = [

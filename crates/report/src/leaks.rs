@@ -1,5 +1,6 @@
 //! What is never freed, for people: the sums in sentences, then caller by caller.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptape_analyze::Summary;
@@ -16,6 +17,8 @@ use crate::text;
 /// What was found, and what was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
+    /// The tape's name.
+    pub tape: &'a str,
     /// The tape's index.
     pub summary: &'a Summary,
     /// What is left.
@@ -78,7 +81,7 @@ pub fn write(
     beside(out, found)?;
     if found.leaks.processes.len() > 1 {
         writeln!(out)?;
-        processes(out, &found.leaks.processes, style)?;
+        processes(out, found, style)?;
     }
     for kept in found.shown() {
         writeln!(out)?;
@@ -89,7 +92,25 @@ pub fn write(
         writeln!(out)?;
         patterns(out, suppressions, style)?;
     }
-    Ok(())
+    next(out, found)
+}
+
+/// What leads on from here: how the process that left most came by it.
+fn next(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
+    let most = found.leaks.processes.iter().rev().max_by_key(|leaver| leaver.sums.left);
+    let Some(leaver) = most.filter(|leaver| leaver.sums.left.blocks > 0) else { return Ok(()) };
+    let file = text::plain(&text::command(&[found.tape.to_owned()]));
+    let process = match found.leaks.processes.len() {
+        1 => String::new(),
+        _ => format!(" --process '#{}'", leaver.process.number),
+    };
+    let half =
+        text::plain(&text::command(&[format!("{}@{}", found.tape, leaver.process.events / 2)]));
+    let end = text::plain(&text::command(&[format!("{}@end", found.tape)]));
+    writeln!(
+        out,
+        "\nNext: heaptape live {file} --at end{process} · heaptape diff {half} {end}{process}"
+    )
 }
 
 /// The sentences after the first: what the figure does not hold, and what it means.
@@ -101,22 +122,7 @@ fn beside(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
     if let Some(sentence) = unended(&found.leaks.processes) {
         writeln!(out, "{sentence}")?;
     }
-    if sums.recent.blocks > 0 {
-        let of = match found.ignored {
-            Some(_) => "each process",
-            None => "processes that did not end by themselves",
-        };
-        let part = match found.ignored.unwrap_or(IGNORED) {
-            LastPart::Events(n) => text::counted(n, "event", "events"),
-            LastPart::Permille(_) => format!("{} of the events", found.ignored.unwrap_or(IGNORED)),
-            LastPart::Millis(n) => Millis(n).to_string(),
-        };
-        writeln!(
-            out,
-            "Not counted, as work in progress: {}, born in the last {part} of {of} (--ignore-last 0 counts them).",
-            amount(sums.recent)
-        )?;
-    }
+    writeln!(out, "{}", ignored(found))?;
     if let Some(suppressions) = found.suppressions {
         let all = suppressions.iter().count() as u64;
         let used = suppressions.iter().filter(|s| s.callers() > 0).count();
@@ -135,6 +141,34 @@ fn beside(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Which part of the run was left out of account.
+fn ignored(found: Found<'_>) -> String {
+    let ended = found.leaks.processes.iter().all(|leaver| leaver.fate == Fate::Exited);
+    match found.ignored {
+        Some(LastPart::NOTHING) => {
+            return "Counted to the last event (--ignore-last 0).".to_owned();
+        }
+        None if ended => {
+            return "Counted to the last event, as nothing was cut off (--ignore-last 10% would leave the last part out)."
+                .to_owned();
+        }
+        _ => {}
+    }
+    let part = match found.ignored.unwrap_or(IGNORED) {
+        LastPart::Events(n) => text::counted(n, "event", "events"),
+        LastPart::Millis(n) => Millis(n).to_string(),
+        part @ LastPart::Permille(_) => format!("{part} of the events"),
+    };
+    let of = match found.ignored {
+        Some(_) => "each process",
+        None => "what did not end by itself",
+    };
+    let recent = amount(found.leaks.sums.recent);
+    format!(
+        "Not counted, as work in progress: {recent}, born in the last {part} of {of} (--ignore-last 0 counts them)."
+    )
 }
 
 /// Whose blocks were perhaps not meant to stay.
@@ -187,48 +221,55 @@ pub(crate) fn fate(leaver: &Leaver) -> String {
     }
 }
 
-fn processes(out: &mut impl Write, processes: &[Leaver], style: Style) -> io::Result<()> {
+/// The processes that left most, in order of start.
+fn processes(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()> {
     let columns = [
         ("#", Align::Right),
         ("pid", Align::Right),
         ("never freed", Align::Right),
         ("blocks", Align::Right),
-        ("suppressed", Align::Right),
         ("exit", Align::Left),
         ("command", Align::Text),
     ];
+    let all = &found.leaks.processes;
+    let mut order: Vec<&Leaver> = all.iter().collect();
+    if found.top > 0 && order.len() > found.top {
+        order.sort_by_key(|leaver| (Reverse(leaver.sums.left), leaver.process.number));
+        order.truncate(found.top);
+        order.sort_by_key(|leaver| leaver.process.number);
+    }
     let mut table = Table::new(style, &columns).one_line();
-    for leaver in processes {
-        let sums = &leaver.sums;
+    for leaver in &order {
         table.row([
             leaver.process.number.to_string(),
             leaver.process.pid.to_string(),
-            Size(sums.left.bytes).to_string(),
-            Count(sums.left.blocks).to_string(),
-            Size(sums.suppressed.bytes).to_string(),
+            Size(leaver.sums.left.bytes).to_string(),
+            Count(leaver.sums.left.blocks).to_string(),
             fate(leaver),
             text::short_command(&leaver.process.command),
         ]);
     }
-    table.write(out)
+    table.write(out)?;
+    crate::live::rest(out, order.len(), all.len(), "processes")
 }
 
 /// What one caller left, in a few lines.
 fn caller(out: &mut impl Write, kept: &Kept, all: Load, several: bool) -> io::Result<()> {
     let name = text::caller(kept.caller.place.as_ref(), kept.caller.address);
     writeln!(out, "{} ({}), {}", amount(kept.left), share(kept.left, all), text::plain(&name))?;
-    let numbers: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
-    writeln!(out, "    {}  {}: {}", spark(&kept.at), growth(kept.growth()), numbers.join(", "))?;
-    writeln!(out, "    {}", births(kept, several))?;
-    writeln!(out, "    {}", of_all_made(kept))?;
+    write!(out, "    {}  {}", spark(&kept.at), growth(kept.growth()))?;
+    if !matches!(kept.growth(), Growth::Steady(_)) {
+        let sizes: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
+        write!(out, ": {}", sizes.join(", "))?;
+    }
+    writeln!(out, "\n    {}; {}", births(kept, several), of_all_made(kept))?;
     if kept.unloaded.blocks > 0 {
         let library = kept.caller.place.as_ref().map_or("", |place| place.module.path.as_str());
-        writeln!(
-            out,
-            "    {} of them were made by a library that was unloaded since: {}",
-            Count(kept.unloaded.blocks),
-            text::plain(library)
-        )?;
+        let which = match kept.unloaded.blocks {
+            all if all == kept.left.blocks => "their".to_owned(),
+            some => format!("for {} of them the", text::counted(some, "block", "blocks")),
+        };
+        writeln!(out, "    {which} library was unloaded afterwards: {}", text::plain(library))?;
     }
     Ok(())
 }
@@ -244,15 +285,15 @@ fn births(kept: &Kept, several: bool) -> String {
     }
     let sizes = match (kept.oldest.size, kept.newest.size) {
         (first, last) if first == last => format!("the first and the last of {}", Size(first)),
-        (first, last) => format!("the first of {}, the last of {}", Size(first), Size(last)),
+        (first, last) => format!("the first of {} and the last of {}", Size(first), Size(last)),
     };
     format!("made from {} to {}, {sizes}", birth(&kept.oldest), birth(&kept.newest))
 }
 
 fn of_all_made(kept: &Kept) -> String {
     match kept.made.blocks {
-        made if made == kept.left.blocks => "all that it made".to_owned(),
-        made => format!("of {} in all that it made", text::counted(made, "block", "blocks")),
+        made if made == kept.left.blocks => "it freed none".to_owned(),
+        made => format!("it made {} in all", text::counted(made, "block", "blocks")),
     }
 }
 

@@ -25,7 +25,9 @@ pub(crate) fn run(args: &Leaks, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let name = || args.file.display().to_string();
     let (leaks, others) = find(args, &tape, &mut suppressions, terminal).with_context(name)?;
+    let tape_name = name();
     let found = Found {
+        tape: &tape_name,
         summary: tape.summary(),
         leaks: &leaks,
         ignored: args.ignore_last,

@@ -97,9 +97,9 @@ pub struct Account {
     pub bins: Histogram,
     /// The callers, the one with most bytes made first.
     pub sites: Vec<Site>,
-    /// Which of the moments in [`crate::sites::Deeds::at`] is the peak; the others are the even points of
-    /// the run, in order.
-    pub peak_moment: usize,
+    /// How many of the even points of the run, at which [`crate::sites::Deeds::at`] was looked at, lie before
+    /// the peak.
+    pub evens_before_peak: usize,
     /// How long blocks lived.
     pub lives: Lives,
     /// How reallocs went.
@@ -152,11 +152,28 @@ impl Account {
             held_most: Held::default(),
             bins: Histogram::new(),
             sites: Vec::new(),
-            peak_moment: 0,
+            evens_before_peak: 0,
             lives: Lives::default(),
             reallocs: Reallocs::default(),
             threads: Vec::new(),
         }
+    }
+
+    /// Finds the peak of the sum of several processes; gives the number of its step.
+    fn peak_of_sum(&mut self) -> usize {
+        let steps = self.over_time.steps();
+        // Whatever came when within a step, so much lived together.
+        let lower = steps.iter().map(|step| step.requested.least).max().unwrap_or(0);
+        let Some(step) = self.over_time.highest() else { return 0 };
+        self.peak = Peak {
+            requested: Bounds { lower, upper: step.requested.most },
+            usable: Bounds { lower: step.usable.least, upper: step.usable.most },
+            blocks: Bounds { lower: step.blocks.least, upper: step.blocks.most },
+            at: None,
+            time: step.at,
+            within: self.over_time.per_step(),
+        };
+        ((step.at - self.time.start) / self.over_time.per_step()) as usize
     }
 
     fn add(&mut self, process: &ProcessSummary, survey: Survey, sites: &mut Joined) {
@@ -198,18 +215,10 @@ fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
 }
 
 /// The even points of a length, the last of them its end.
-pub(crate) fn eighths(range: &Range<u64>) -> impl Iterator<Item = u64> {
+pub(crate) fn evens(range: &Range<u64>) -> Vec<u64> {
     let (start, length) = (range.start, range.end - range.start);
-    let part = move |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
-    (1..=EIGHTHS as u64).map(move |n| start + part(n))
-}
-
-/// The even points with another one put in its place; and that place.
-fn with_peak(range: &Range<u64>, peak: u64) -> (Vec<u64>, usize) {
-    let mut all: Vec<u64> = eighths(range).collect();
-    let place = all.partition_point(|&moment| moment < peak);
-    all.insert(place, peak);
-    (all, place)
+    let part = |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
+    (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()
 }
 
 fn one(
@@ -220,9 +229,15 @@ fn one(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Account, Error> {
     let at_peak = moment::at_peak(process);
-    let (moments, peak_moment) = with_peak(&(0..process.events), at_peak);
-    let moments = Moments::Events(moments);
-    let plan = Plan { moments, time: time.clone(), steps: STEPS, inherited: true };
+    let evens = evens(&(0..process.events));
+    let evens_before_peak = evens.partition_point(|&even| even < at_peak);
+    let plan = Plan {
+        moments: Moments::Events(evens),
+        peak: Some(at_peak),
+        time: time.clone(),
+        steps: STEPS,
+        inherited: true,
+    };
     let modules = callers.modules(process.number)?;
     let survey = survey::of(tape, process, modules, &plan, progress)?;
     let mut account = Account::empty(time);
@@ -239,7 +254,7 @@ fn one(
     account.held_most = most(&survey.kernel);
     account.over_time = survey.over_time.clone();
     account.over_index = Some(survey.over_index.clone());
-    account.peak_moment = peak_moment;
+    account.evens_before_peak = evens_before_peak;
     let mut sites = Joined::default();
     account.add(process, survey, &mut sites);
     account.sites = sites.finish();
@@ -254,29 +269,19 @@ fn several(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Account, Error> {
     let mut account = Account::empty(time.clone());
-    account.over_time = sum_over_time(tape, chosen, &time, progress)?;
-    if let Some(step) = account.over_time.highest() {
-        let least = |f: fn(&crate::timeline::Step) -> u64| {
-            account.over_time.steps().iter().map(f).max().unwrap_or(0)
-        };
-        let lower = least(|step| step.requested.least);
-        account.peak = Peak {
-            requested: Bounds { lower, upper: step.requested.most },
-            usable: Bounds { lower: step.usable.least, upper: step.usable.most },
-            blocks: Bounds { lower: step.blocks.least, upper: step.blocks.most },
-            at: None,
-            time: step.at,
-            within: account.over_time.per_step(),
-        };
-    }
+    let (over_time, tops) = sum_over_time(tape, chosen, &time, progress)?;
+    account.over_time = over_time;
+    let top = account.peak_of_sum();
     let at_peak = account.peak.time.saturating_add(account.peak.within / 2);
-    let (moments, peak_moment) = with_peak(&time, at_peak);
-    account.peak_moment = peak_moment;
-    let moments = Moments::Millis(moments);
-    let plan = Plan { moments, time, steps: 1, inherited: false };
+    let evens = evens(&time);
+    account.evens_before_peak = evens.partition_point(|&even| even < at_peak);
+    let mut plan =
+        Plan { moments: Moments::Millis(evens), peak: None, time, steps: 1, inherited: false };
     let mut sites = Joined::default();
-    for process in chosen {
+    for (process, tops) in chosen.iter().zip(&tops) {
         let modules = callers.modules(process.number)?;
+        // The last call that the process had made by its own most in that step.
+        plan.peak = tops.iter().find(|(step, _)| *step == top).map(|(_, last)| last + 1);
         let survey = survey::of(tape, process, modules, &plan, progress)?;
         account.add(process, survey, &mut sites);
     }
@@ -286,21 +291,29 @@ fn several(
     Ok(account)
 }
 
-/// How much the processes had made and not freed over time, added up.
+/// The steps of a curve in which a process had something, each with the index of the call that brought
+/// the most.
+type Tops = Vec<(usize, u64)>;
+
+/// How much the processes had made and not freed over time, added up; and the tops of each.
 fn sum_over_time(
     tape: &Tape,
     chosen: &[&ProcessSummary],
     time: &Range<u64>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Timeline, Error> {
+) -> Result<(Timeline, Vec<Tops>), Error> {
+    let mut tops = Vec::new();
     let mut sum = Timeline::new(Axis::Time, time.clone(), STEPS, Levels::default());
     sum.finish();
     for process in chosen {
         let line = own_over_time(tape, process, time)?;
         sum.add(&line);
+        let steps = line.steps().iter().enumerate();
+        let some = steps.filter(|(_, step)| step.requested.most > 0);
+        tops.push(some.map(|(n, step)| (n, step.most_at)).collect());
         progress(process.events);
     }
-    Ok(sum)
+    Ok((sum, tops))
 }
 
 fn own_over_time(
@@ -391,12 +404,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_stands_among_the_even_points() {
-        let (moments, place) = with_peak(&(0..80), 25);
-        assert_eq!(moments, [10, 20, 25, 30, 40, 50, 60, 70, 80]);
-        assert_eq!(place, 2);
-        assert_eq!(with_peak(&(0..80), 80).1, EIGHTHS - 1);
-        assert_eq!(with_peak(&(5..5), 5).0, [5; 9]);
+    fn the_last_even_point_is_the_end() {
+        assert_eq!(evens(&(0..80)), [10, 20, 30, 40, 50, 60, 70, 80]);
+        assert_eq!(evens(&(5..8)).last(), Some(&8));
+        assert_eq!(evens(&(5..5)), [5; EIGHTHS]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 
 use heaptape_tape::{LiveBlock, ProcessNumber, ProcessSummary, Summary, Tape};
 
-use crate::account::{EIGHTHS, eighths};
+use crate::account::{EIGHTHS, evens};
 use crate::callers::Callers;
 use crate::choice::LastPart;
 use crate::growth::Growth;
@@ -325,9 +325,9 @@ fn find_moments(
     own: &mut Joined,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
-    let moments = Moments::Events(eighths(&(0..process.events)).collect());
+    let moments = Moments::Events(evens(&(0..process.events)));
     let time = process.started..process.started.saturating_add(1);
-    let plan = survey::Plan { moments, time, steps: 1, inherited: false };
+    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
     for site in survey::of(tape, process, modules, &plan, progress)?.sites {
         let Origin::Caller { address, place } = &site.origin else { continue };
         let Some(kept) = own.get_mut(&key(place.as_ref(), *address)) else { continue };

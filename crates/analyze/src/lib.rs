@@ -19,6 +19,7 @@ pub mod choice;
 pub mod diff;
 mod error;
 pub mod filter;
+pub mod findings;
 pub mod growth;
 pub mod leaks;
 pub mod live;

@@ -46,6 +46,8 @@ pub struct Deeds {
     pub temporary: Load,
     /// Bytes that reallocs which moved a block had to copy, at the most.
     pub copied: u64,
+    /// What lived at the peak.
+    pub at_peak: Load,
     /// What lived at each of the moments that were asked for.
     pub at: Vec<Load>,
 }
@@ -53,6 +55,7 @@ pub struct Deeds {
 impl Deeds {
     fn join(&mut self, other: &Deeds) {
         self.made.join(other.made);
+        self.at_peak.join(other.at_peak);
         self.left.join(other.left);
         self.temporary.join(other.temporary);
         self.copied = self.copied.saturating_add(other.copied);
@@ -162,6 +165,12 @@ impl<'a> SiteTable<'a> {
         of_then.map_or(last.1, |&(_, site)| site)
     }
 
+    /// Remembers what lives now as what lived at the peak.
+    #[cold]
+    pub(crate) fn peak(&mut self) {
+        self.sites.iter_mut().for_each(|site| site.deeds.at_peak = site.deeds.left);
+    }
+
     /// Remembers what lives now as the next of the moments.
     pub(crate) fn moment(&mut self, gone: bool) {
         for site in &mut self.sites {
@@ -176,11 +185,10 @@ impl<'a> SiteTable<'a> {
         for site in &mut self.sites {
             site.deeds.at.resize(self.moments, Load::default());
         }
-        self.sites.retain(|site| {
-            site.origin != Origin::Inherited
-                || site.deeds.at.iter().any(|l| l.blocks > 0)
-                || site.deeds.left.blocks > 0
-        });
+        let is_there = |d: &Deeds| {
+            d.left.blocks > 0 || d.at_peak.blocks > 0 || d.at.iter().any(|l| l.blocks > 0)
+        };
+        self.sites.retain(|site| site.origin != Origin::Inherited || is_there(&site.deeds));
         self.sites
     }
 }

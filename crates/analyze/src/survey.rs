@@ -22,6 +22,9 @@ use crate::timeline::{Axis, Levels, Timeline};
 pub struct Plan {
     /// The moments, rising, at which the sites' live blocks are wanted.
     pub moments: Moments,
+    /// The number of events after which is the peak, for the live blocks then; `None` where the process has
+    /// no part in it.
+    pub peak: Option<u64>,
     /// The part of time that the curves over time cover, in milliseconds.
     pub time: Range<u64>,
     /// The steps of the curves, at the most.
@@ -231,6 +234,8 @@ struct Pass<'a> {
     survey: Survey,
     sites: SiteTable<'a>,
     ahead: Ahead<'a>,
+    /// The number of events after which is the peak.
+    peak: u64,
     levels: Levels,
     inherited: bool,
 }
@@ -271,6 +276,7 @@ impl<'a> Pass<'a> {
             survey,
             sites: SiteTable::new(modules, load),
             ahead: Ahead::new(&plan.moments),
+            peak: plan.peak.unwrap_or(u64::MAX),
             levels,
             inherited: plan.inherited,
         }
@@ -282,6 +288,9 @@ impl<'a> Pass<'a> {
         while self.ahead.comes_before(resolved.index, event.time) {
             self.sites.moment(false);
             self.ahead.go_on();
+        }
+        if resolved.index == self.peak {
+            self.sites.peak();
         }
         self.thread(event.thread).events += 1;
         for old in resolved.ended() {
@@ -395,6 +404,9 @@ impl<'a> Pass<'a> {
     }
 
     fn finish(mut self, process: &ProcessSummary) -> Survey {
+        if self.survey.end.events == self.peak {
+            self.sites.peak();
+        }
         let mut gone = false;
         while !self.ahead.is_over() {
             // What ended took its heap with it.

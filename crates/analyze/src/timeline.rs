@@ -79,6 +79,8 @@ pub struct Step {
     /// The index (on an axis of time) or the milliseconds (on one of indexes) of its first call, or of
     /// the last call before it where it has none.
     pub beside: u64,
+    /// The place on the other axis of the call that first brought the most requested bytes.
+    pub most_at: u64,
     /// Calls made in it.
     pub calls: u64,
     /// Requested bytes.
@@ -94,6 +96,7 @@ impl Step {
         Step {
             at,
             beside,
+            most_at: beside,
             calls: 0,
             requested: Extent::of(levels.requested),
             usable: Extent::of(levels.usable),
@@ -102,7 +105,10 @@ impl Step {
     }
 
     #[inline]
-    fn take(&mut self, levels: &Levels) {
+    fn take(&mut self, levels: &Levels, beside: u64) {
+        if levels.requested > self.requested.most {
+            self.most_at = beside;
+        }
         self.requested.take(levels.requested);
         self.usable.take(levels.usable);
         self.blocks.take(levels.blocks);
@@ -129,6 +135,8 @@ pub struct Timeline {
     /// Where the last step ends.
     boundary: u64,
     last: Levels,
+    /// Where on the other axis the last call was.
+    last_beside: u64,
 }
 
 impl Timeline {
@@ -138,7 +146,15 @@ impl Timeline {
         let per_step = length.div_ceil(width.max(1) as u64).max(1);
         let first = Step::new(range.start, 0, &levels);
         let boundary = range.start.saturating_add(per_step);
-        Timeline { axis, range, per_step, steps: vec![first], boundary, last: levels }
+        Timeline {
+            axis,
+            range,
+            per_step,
+            steps: vec![first],
+            boundary,
+            last: levels,
+            last_beside: 0,
+        }
     }
 
     /// A call was made at `at` of the axis, and these levels came of it. `beside` is its place on the other
@@ -146,42 +162,40 @@ impl Timeline {
     #[inline]
     pub fn call(&mut self, at: u64, beside: u64, levels: &Levels) {
         if at >= self.boundary {
-            self.go_to(at, beside);
+            self.go_to(at);
         }
         if let Some(step) = self.steps.last_mut() {
-            step.take(levels);
+            step.take(levels, beside);
             if step.calls == 0 {
                 step.beside = beside;
             }
             step.calls += 1;
         }
-        self.last = *levels;
+        (self.last, self.last_beside) = (*levels, beside);
     }
 
     /// Begins the steps up to the one that `at` lies in.
     #[cold]
-    fn go_to(&mut self, at: u64, beside: u64) {
+    fn go_to(&mut self, at: u64) {
         let at = at.min(self.range.end.saturating_sub(1));
         while at >= self.boundary {
-            self.steps.push(Step::new(self.boundary, beside, &self.last));
+            self.steps.push(Step::new(self.boundary, self.last_beside, &self.last));
             self.boundary = self.boundary.saturating_add(self.per_step);
         }
     }
 
     /// All that was live is gone from `at` of the axis on, as a process has ended.
     pub fn gone(&mut self, at: u64) {
-        let beside = self.steps.last().map_or(0, |step| step.beside);
-        self.go_to(at, beside);
+        self.go_to(at);
         self.last = Levels::default();
         if let Some(step) = self.steps.last_mut() {
-            step.take(&Levels::default());
+            step.take(&Levels::default(), self.last_beside);
         }
     }
 
     /// Nothing more comes: the last levels hold up to the end of the range.
     pub fn finish(&mut self) {
-        let beside = self.steps.last().map_or(0, |step| step.beside);
-        self.go_to(self.range.end, beside);
+        self.go_to(self.range.end);
     }
 
     /// What it runs over.
@@ -250,6 +264,10 @@ mod tests {
                 assert_eq!((step.requested.least, step.requested.most), (least, most));
                 assert_eq!((step.usable.least, step.usable.most), (least + 8, most + 8));
                 assert_eq!((step.at, step.beside), (first as u64, 2 * first as u64));
+                let before = first.saturating_sub(1);
+                let brought = values.iter().skip(before).take(per_step + first - before);
+                let place = brought.clone().position(|&value| value == most);
+                assert_eq!(step.most_at, place.map_or(0, |place| 2 * (before + place) as u64));
             }
             let calls: u64 = line.steps().iter().map(|step| step.calls).sum();
             assert_eq!(calls, 1000);

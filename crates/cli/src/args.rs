@@ -102,6 +102,7 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     Record(Record),
     Info(Info),
+    Report(Report),
     Events(Events),
     Live(Live),
     Leaks(Leaks),
@@ -163,6 +164,30 @@ pub(crate) struct Info {
     /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
+}
+
+/// Tell what happened: what grew, when and by whom, and the tables it stands on
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape report ls.tape", "the whole job, or the one process that there is"),
+    ("heaptape report ls.tape --process 4711 --markdown > report.md", "one process, to be put elsewhere"),
+]))]
+pub(crate) struct Report {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all, added up
+    #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
+    pub(crate) process: ProcessChoice,
+    /// How many rows a table has at the most; 0 for all
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>, allow_hyphen_values = true)]
+    pub(crate) top: usize,
+    /// Print Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Print JSON (heaptape.report/1), with all callers and the curves
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
 }
 
 /// List the calls of a process

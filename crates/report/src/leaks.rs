@@ -12,7 +12,7 @@ use heaptape_analyze::suppressions::Suppressions;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::text;
+use crate::{spark, text};
 
 /// What was found, and what was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -256,8 +256,15 @@ fn processes(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
 /// What one caller left, in a few lines.
 fn caller(out: &mut impl Write, kept: &Kept, all: Load, several: bool) -> io::Result<()> {
     let name = text::caller(kept.caller.place.as_ref(), kept.caller.address);
-    writeln!(out, "{} ({}), {}", amount(kept.left), share(kept.left, all), text::plain(&name))?;
-    write!(out, "    {}  {}", spark(&kept.at), growth(kept.growth()))?;
+    writeln!(
+        out,
+        "{} ({}), {}",
+        amount(kept.left),
+        text::share(kept.left.bytes, all.bytes),
+        text::plain(&name)
+    )?;
+    let levels: Vec<Option<u64>> = kept.at.iter().map(|load| Some(load.bytes)).collect();
+    write!(out, "    {}  {}", spark::line(&levels), growth(kept.growth()))?;
     if !matches!(kept.growth(), Growth::Steady(_)) {
         let sizes: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
         write!(out, ": {}", sizes.join(", "))?;
@@ -336,26 +343,4 @@ fn patterns(out: &mut impl Write, suppressions: &Suppressions, style: Style) -> 
         ]);
     }
     table.write(out)
-}
-
-fn share(part: Load, whole: Load) -> String {
-    let (part, whole) = if whole.bytes > 0 {
-        (part.bytes, whole.bytes)
-    } else {
-        (part.blocks, whole.blocks.max(1))
-    };
-    let tenths = (u128::from(part) * 2000 / u128::from(whole)).div_ceil(2);
-    match tenths {
-        0 if part > 0 => "<0.1 %".to_owned(),
-        tenths if tenths % 10 == 0 => format!("{} %", tenths / 10),
-        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
-    }
-}
-
-/// One character for each load, from none to the most.
-fn spark(loads: &[Load]) -> String {
-    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = loads.iter().map(|load| load.bytes).max().unwrap_or(0).max(1);
-    let level = |bytes: u64| (u128::from(bytes) * 8).div_ceil(u128::from(most)) as usize;
-    loads.iter().map(|load| LEVELS[level(load.bytes).min(8)]).collect()
 }

@@ -7,9 +7,11 @@
 //! file or computes a figure.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod csv;
 pub mod diff;
 pub mod doctor;
+pub mod document;
 mod error;
 pub mod events;
 pub mod info;
@@ -19,6 +21,7 @@ pub mod live;
 #[cfg(test)]
 mod sample;
 pub mod size;
+pub mod spark;
 pub mod table;
 pub mod text;
 

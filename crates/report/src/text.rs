@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::overview::Member;
+use heaptape_analyze::sites::Origin;
 use heaptape_analyze::{Note, NoteKind, ProcessSummary, Summary};
 
 use crate::size::Size;
@@ -20,7 +22,8 @@ pub fn caller(place: Option<&Place>, address: u64) -> String {
     }
 }
 
-fn file_name(path: &str) -> &str {
+/// The last part of a path.
+pub fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|n| n.to_str()).unwrap_or(path)
 }
 
@@ -36,6 +39,18 @@ pub fn plain(text: &str) -> String {
         if acts(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
     }
     plain
+}
+
+/// Text of at most `width` characters: of what is longer, the middle is left out.
+pub fn without_middle(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return text.to_owned();
+    }
+    let (kept, last) = (width.saturating_sub(1), width.saturating_sub(1) / 2);
+    let start: String = text.chars().take(kept - last).collect();
+    let end: String = text.chars().skip(count - last).collect();
+    format!("{start}…{end}")
 }
 
 /// A command line as a shell would read it.
@@ -131,6 +146,35 @@ fn note_words(note: &Note) -> String {
 /// A size that may not be known.
 pub fn size_or_na(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "n/a".to_owned(), |b| Size(b).to_string())
+}
+
+/// A figure that is known, or the two that it lies between.
+pub fn bounds(bounds: Bounds) -> String {
+    match bounds.known() {
+        Some(bytes) => Size(bytes).to_string(),
+        None => format!("{} to {}", Size(bounds.lower), Size(bounds.upper)),
+    }
+}
+
+/// A part of a whole in percent: `12.5 %`, `100 %`, `<0.1 %`.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "n/a".to_owned();
+    }
+    let tenths = (u128::from(part) * 2000 / u128::from(whole)).div_ceil(2);
+    match tenths {
+        0 if part > 0 => "<0.1 %".to_owned(),
+        tenths if tenths % 10 == 0 => format!("{} %", tenths / 10),
+        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
+/// Who made blocks.
+pub fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Caller { address, place } => caller(place.as_ref(), *address),
+        Origin::Inherited => "(inherited by fork)".to_owned(),
+    }
 }
 
 /// `1 process`, `2 processes`; the plural is given.

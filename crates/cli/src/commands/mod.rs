@@ -12,6 +12,7 @@ mod live;
 mod man;
 mod open;
 mod record;
+mod report;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
     match command {
         Command::Record(args) => Ok(record::run(args, terminal.is_quiet())),
         Command::Info(args) => info::run(&args, terminal),
+        Command::Report(args) => report::run(&args, terminal),
         Command::Events(args) => events::run(args, terminal),
         Command::Live(args) => live::run(&args, terminal),
         Command::Leaks(args) => leaks::run(&args, terminal),

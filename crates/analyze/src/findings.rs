@@ -1,0 +1,232 @@
+//! What a person should hear first: the few facts of an account that stand out.
+//!
+//! Each finding has a plain threshold, which stands beside it here; the report makes sentences of them. What
+//! is only found by luck or taste is left out.
+
+use crate::account::{Account, EIGHTHS};
+use crate::bounds::Bounds;
+use crate::lives::Load;
+use crate::sites::Site;
+use crate::timeline::Timeline;
+
+/// A fact that stands out. Sites are places in [`Account::sites`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// For a short part of the run far more was live than else: at least twice as much as half of the time,
+    /// for a tenth of the run at the most.
+    Spike(Spike),
+    /// What lives grows all through the run, and is not freed at its end.
+    Growth(Growth),
+    /// At least a third of the blocks, and at least a thousand, were freed before their thread's next
+    /// allocation.
+    Temporary {
+        /// The blocks.
+        load: Load,
+        /// The site that made most of them, and how many.
+        most: Option<(usize, u64)>,
+    },
+    /// Blocks that were never freed: at least a hundredth of the peak.
+    Left {
+        /// The blocks.
+        load: Load,
+        /// The site that left most bytes.
+        most: Option<usize>,
+    },
+    /// The kernel held at least twice as much as was live at the peak, and 32 MiB more.
+    Held {
+        /// The most that was committed at any sample, in bytes.
+        system: Bounds,
+        /// What was live at the peak, in bytes.
+        requested: Bounds,
+    },
+    /// The allocator set a fifth more aside than was asked for at the peak, and at least 1 MiB.
+    Slack {
+        /// What was asked for, in bytes.
+        requested: u64,
+        /// What was set aside, in bytes.
+        usable: u64,
+    },
+    /// Reallocs copied at least a quarter of all bytes that were asked for, and 16 MiB.
+    Copies {
+        /// Bytes, at the most.
+        copied: u64,
+        /// The site that copied most, and its bytes.
+        most: Option<(usize, u64)>,
+    },
+}
+
+/// A short stretch with far more than else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spike {
+    /// Where on the axis of its curve it begins and ends.
+    pub from: u64,
+    /// The step after its last one begins here.
+    pub to: u64,
+    /// Whether these are indexes; else they are milliseconds.
+    pub by_index: bool,
+    /// The most in it, in requested bytes.
+    pub most: u64,
+    /// What was live half of the time, or more.
+    pub usual: u64,
+    /// The site whose live bytes were most above those at the even points beside the peak, and how many.
+    pub site: Option<(usize, u64)>,
+}
+
+/// What grows all through the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// Live requested bytes at the even points of the run.
+    pub levels: [u64; EIGHTHS],
+    /// The site that grew most in the second half of the run, and by how much.
+    pub site: Option<(usize, u64)>,
+}
+
+const THIRD_OF_BLOCKS: u64 = 3;
+const MANY_BLOCKS: u64 = 1000;
+const MIB: u64 = 1 << 20;
+
+/// The findings of an account, the most telling first.
+pub fn of(account: &Account) -> Vec<Finding> {
+    let all = [
+        spike(account).map(Finding::Spike),
+        growth(account).map(Finding::Growth),
+        temporary(account),
+        held(account),
+        slack(account),
+        copies(account),
+        left(account),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The site with the most of something, if any has some; of equals the first.
+fn most(sites: &[Site], figure: impl Fn(&Site) -> u64) -> Option<(usize, u64)> {
+    let figures = sites.iter().map(figure).enumerate();
+    figures.rev().max_by_key(|&(_, figure)| figure).filter(|&(_, figure)| figure > 0)
+}
+
+fn spike(account: &Account) -> Option<Spike> {
+    let line = account.over_index.as_ref().unwrap_or(&account.over_time);
+    let steps = line.steps();
+    let usual = median(line);
+    let highest = line.highest()?;
+    let most_bytes = highest.requested.most;
+    if most_bytes < MIB / 16 || most_bytes < 2 * usual {
+        return None;
+    }
+    let half = usual + (most_bytes - usual) / 2;
+    let top = steps.iter().position(|step| step.at == highest.at)?;
+    let is_high = |place: &usize| steps.get(*place).is_some_and(|s| s.requested.most > half);
+    let first = (0..=top).rev().take_while(is_high).last()?;
+    let last = (top..steps.len()).take_while(is_high).last()?;
+    let is_short = (last - first + 1) * 10 <= steps.len().max(10);
+    // What only grew up to its end has not come down again.
+    let comes_down = last + 1 < steps.len() || account.end.requested <= half;
+    (is_short && comes_down).then(|| Spike {
+        from: steps[first].at,
+        to: steps[last].at.saturating_add(line.per_step()).min(line.range().end),
+        by_index: account.over_index.is_some(),
+        most: most_bytes,
+        usual,
+        site: most(&account.sites, |site| above_neighbours(site, account.evens_before_peak)),
+    })
+}
+
+/// What was live half of the time, or more.
+fn median(line: &Timeline) -> u64 {
+    let mut all: Vec<u64> = line.steps().iter().map(|step| step.requested.least).collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied().unwrap_or(0)
+}
+
+/// How much more of a site was live at the peak than at the even points before and after it.
+fn above_neighbours(site: &Site, evens_before: usize) -> u64 {
+    let at = |place: Option<usize>| place.and_then(|p| site.deeds.at.get(p)).map_or(0, |l| l.bytes);
+    let beside = at(evens_before.checked_sub(1)).max(at(Some(evens_before)));
+    site.deeds.at_peak.bytes.saturating_sub(beside)
+}
+
+/// A site's live bytes at the even points of the run.
+pub fn evens(site: &Site) -> [u64; EIGHTHS] {
+    let mut levels = [0; EIGHTHS];
+    levels.iter_mut().zip(&site.deeds.at).for_each(|(level, load)| *level = load.bytes);
+    levels
+}
+
+/// Whether levels at the even points grow all through: hardly ever down, and by half in the second half.
+pub fn grows(levels: &[u64; EIGHTHS]) -> bool {
+    let ups = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let falls = levels.windows(2).any(|pair| pair[1] < pair[0] - pair[0] / 8);
+    let (half, end) = (levels[EIGHTHS / 2 - 1], levels[EIGHTHS - 1]);
+    ups >= EIGHTHS - 2 && !falls && end >= half + half / 2
+}
+
+fn growth(account: &Account) -> Option<Growth> {
+    let mut levels = [0u64; EIGHTHS];
+    let per_site: Vec<_> = account.sites.iter().map(evens).collect();
+    for evens in &per_site {
+        levels.iter_mut().zip(evens).for_each(|(sum, level)| *sum = sum.saturating_add(*level));
+    }
+    let grown = |place: usize| {
+        let levels = &per_site[place];
+        let by = levels[EIGHTHS - 1].saturating_sub(levels[EIGHTHS / 2 - 1]);
+        if grows(levels) { by } else { 0 }
+    };
+    let site = (0..per_site.len()).map(|place| (place, grown(place)));
+    let site = site.rev().max_by_key(|&(_, by)| by).filter(|&(_, by)| by > 0);
+    // A site that grows may be hidden below others that come and go.
+    let stands_out = site.is_some_and(|(_, by)| by >= 16 * 1024 && by >= levels[EIGHTHS - 1] / 10);
+    (stands_out || (levels[EIGHTHS - 1] >= MIB && grows(&levels)))
+        .then_some(Growth { levels, site })
+}
+
+fn temporary(account: &Account) -> Option<Finding> {
+    let load = account.lives.temporary;
+    let is_much =
+        load.blocks >= MANY_BLOCKS && load.blocks * THIRD_OF_BLOCKS >= account.lives.all.blocks;
+    let most = most(&account.sites, |site| site.deeds.temporary.blocks);
+    is_much.then_some(Finding::Temporary { load, most })
+}
+
+fn left(account: &Account) -> Option<Finding> {
+    let load = Load { bytes: account.end.requested, blocks: account.end.blocks };
+    let is_much = load.blocks > 0 && load.bytes >= account.peak.requested.lower / 100;
+    let most = most(&account.sites, |site| site.deeds.left.bytes).map(|(place, _)| place);
+    is_much.then_some(Finding::Left { load, most })
+}
+
+fn held(account: &Account) -> Option<Finding> {
+    let (system, requested) = (account.held_most.system?, account.peak.requested);
+    let is_much = system.lower / 2 >= requested.upper && system.lower - requested.upper >= 32 * MIB;
+    is_much.then_some(Finding::Held { system, requested })
+}
+
+fn slack(account: &Account) -> Option<Finding> {
+    let (requested, usable) = (account.peak.requested.known()?, account.peak.usable.known()?);
+    let slack = usable.saturating_sub(requested);
+    (slack >= MIB && slack >= requested / 5).then_some(Finding::Slack { requested, usable })
+}
+
+fn copies(account: &Account) -> Option<Finding> {
+    let copied = account.reallocs.copied;
+    let is_much = copied >= 16 * MIB && copied >= account.lives.all.bytes / 4;
+    let most = most(&account.sites, |site| site.deeds.copied);
+    is_much.then_some(Finding::Copies { copied, most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_all_through_is_told_from_what_comes_and_goes() {
+        assert!(grows(&[1, 2, 3, 4, 5, 6, 7, 8]));
+        assert!(grows(&[10, 10, 30, 40, 50, 60, 70, 80]));
+        assert!(!grows(&[8, 8, 8, 8, 8, 8, 8, 8]));
+        assert!(!grows(&[1, 2, 3, 4, 5, 6, 7, 0]));
+        assert!(!grows(&[10, 80, 10, 80, 10, 80, 10, 80]));
+        assert!(!grows(&[0; EIGHTHS]));
+        // Grown at the start, and a little more.
+        assert!(!grows(&[100, 101, 102, 103, 104, 105, 106, 107]));
+    }
+}

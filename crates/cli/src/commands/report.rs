@@ -1,0 +1,56 @@
+//! `report`: what a tape tells, from what stands out to the tables it stands on.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use heaptape_analyze::account::Account;
+use heaptape_analyze::callers::Callers;
+use heaptape_analyze::overview::Overview;
+use heaptape_analyze::{ProcessSummary, findings};
+use heaptape_report::account::{self, Figures};
+use heaptape_report::table::UNLIMITED;
+use heaptape_report::{document, json, text};
+
+use super::open;
+use crate::args::Report;
+use crate::terminal::Terminal;
+
+/// The width of plots where the output has none of its own, and the largest.
+const PLOT_WIDTH: (u16, u16) = (100, 160);
+
+/// Reads all events of the chosen processes and prints what they come to.
+pub(crate) fn run(args: &Report, terminal: &Terminal) -> Result<ExitCode> {
+    let tape = open::tape(&args.file, terminal)?;
+    let name = args.file.display().to_string();
+    let overview = Overview::of(&tape, args.process, false).with_context(|| name.clone())?;
+    let chosen: Vec<&ProcessSummary> = overview.members.iter().map(|m| &m.process).collect();
+    let mut callers = Callers::new(&tape);
+    let account = {
+        let mut progress = terminal.progress(Account::reads(&chosen), false);
+        Account::of(&tape, &chosen, &mut callers, &mut |more| progress.events(more))
+    };
+    let account = account.with_context(|| name.clone())?;
+    let findings = findings::of(&account);
+    let style = terminal.style();
+    let width = if style.width == UNLIMITED { PLOT_WIDTH.0 } else { style.width.min(PLOT_WIDTH.1) };
+    let figures = Figures {
+        file: &name,
+        overview: &overview,
+        account: &account,
+        findings: &findings,
+        name: &text::origin,
+        top: args.top,
+        width: usize::from(width),
+    };
+    let mut out = terminal.out();
+    if args.json {
+        json::account::write(&mut out, &figures)?;
+    } else if args.markdown {
+        document::write_markdown(&mut out, &account::parts(&figures))?;
+    } else {
+        document::write_terminal(&mut out, &account::parts(&figures), style)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -9,8 +9,11 @@ use crate::lives::Load;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// It rose to a new height in at least half of the eighths since it first was there, three at the least, and
-    /// in the last: it is first seen at this moment.
+    /// in the last; and in the last two by at least half of what two eighths brought on average. It is first
+    /// seen at this moment.
     Growing(usize),
+    /// The same, but in the last two eighths it rose by less: it levels off, as what fills up does.
+    Slowing(usize),
     /// It had its height at this moment, and has it still.
     Steady(usize),
     /// It rose more than once, the last time before this moment, and has stayed there.
@@ -35,8 +38,13 @@ impl Growth {
             }
         }
         if last_rise == LAST {
-            let grows = rises >= 3 && 2 * rises >= LAST - first;
-            return if grows { Growth::Growing(first + 1) } else { Growth::Late };
+            return match rises >= 3 && 2 * rises >= LAST - first {
+                true if goes_on(value(first), value(LAST - 2), most, LAST - first) => {
+                    Growth::Growing(first + 1)
+                }
+                true => Growth::Slowing(first + 1),
+                false => Growth::Late,
+            };
         }
         if (last_rise..EIGHTHS).any(|n| value(n) != most) {
             return Growth::Highest(last_rise + 1);
@@ -53,6 +61,7 @@ impl Growth {
     pub fn name(self) -> &'static str {
         match self {
             Growth::Growing(_) => "growing",
+            Growth::Slowing(_) => "slowing",
             Growth::Steady(_) => "steady",
             Growth::Until(_) => "until",
             Growth::Late => "late",
@@ -63,10 +72,24 @@ impl Growth {
     /// The eighth that it is told with.
     pub fn eighth(self) -> usize {
         match self {
-            Growth::Growing(n) | Growth::Steady(n) | Growth::Until(n) | Growth::Highest(n) => n,
+            Growth::Growing(n)
+            | Growth::Slowing(n)
+            | Growth::Steady(n)
+            | Growth::Until(n)
+            | Growth::Highest(n) => n,
             Growth::Late => EIGHTHS,
         }
     }
+}
+
+/// Whether what rose from the first to the last in so many eighths rose by half as much as on average in the last
+/// two. Each is bytes and blocks; blocks count where the bytes are the same.
+fn goes_on(first: (u64, u64), before: (u64, u64), last: (u64, u64), eighths: usize) -> bool {
+    let rise = |from: (u64, u64)| match last.0.saturating_sub(first.0) {
+        0 => last.1.saturating_sub(from.1),
+        _ => last.0.saturating_sub(from.0),
+    };
+    u128::from(rise(before)) * eighths as u128 >= u128::from(rise(first))
 }
 
 #[cfg(test)]
@@ -83,6 +106,11 @@ mod tests {
             ([1, 2, 3, 4, 5, 6, 7, 8], Growth::Growing(1)),
             ([0, 0, 0, 1, 2, 3, 4, 5], Growth::Growing(4)),
             ([1, 1, 2, 2, 3, 3, 4, 5], Growth::Growing(1)),
+            // A slow leak of somebody who keeps much.
+            ([900, 901, 902, 903, 904, 905, 906, 907], Growth::Growing(1)),
+            // A table that fills up.
+            ([69, 91, 101, 105, 108, 109, 110, 111], Growth::Slowing(1)),
+            ([0, 90, 91, 92, 92, 92, 92, 100], Growth::Growing(2)),
             ([5; 8], Growth::Steady(1)),
             ([0, 0, 5, 5, 5, 5, 5, 5], Growth::Steady(3)),
             ([1, 2, 3, 3, 3, 3, 3, 3], Growth::Until(3)),

@@ -1,5 +1,6 @@
 //! What two moments differ in, for people.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptape_analyze::ProcessSummary;
@@ -48,7 +49,7 @@ impl Found<'_> {
         let rows = &self.diff.rows;
         let mut order: Vec<usize> = (0..rows.len()).collect();
         if self.top > 0 {
-            order.sort_by_key(|&n| (std::cmp::Reverse(rows[n].growth().unsigned_abs()), n));
+            order.sort_by_key(|&n| (Reverse(change(&rows[n])), n));
         }
         let wanted = if self.top == 0 { rows.len() } else { self.top.min(rows.len()) };
         let mut others = Sum::default();
@@ -59,6 +60,12 @@ impl Found<'_> {
     }
 }
 
+/// How much a row changed, in live bytes first.
+fn change(row: &Row) -> (u64, u64) {
+    let made = row.after.made.bytes.abs_diff(row.before.made.bytes);
+    (row.after.live.bytes.abs_diff(row.before.live.bytes), made)
+}
+
 /// Writes all of it.
 pub fn write(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()> {
     for (when, moment) in ["Before", "After"].into_iter().zip(&found.moments) {
@@ -66,9 +73,9 @@ pub fn write(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
     }
     writeln!(out)?;
     let total = &found.diff.total;
-    writeln!(out, "{}", change("live", total.before.live, total.after.live))?;
+    writeln!(out, "{}", sentence("live", total.before.live, total.after.live))?;
     if found.made {
-        writeln!(out, "{}", change("made in all", total.before.made, total.after.made))?;
+        writeln!(out, "{}", sentence("made in all", total.before.made, total.after.made))?;
     }
     if found.diff.rows.is_empty() {
         let (one, many) = names(found.by);
@@ -100,7 +107,7 @@ fn moment_text(moment: &Moment<'_>) -> String {
 }
 
 /// `Live: A before, B after, C more.`
-fn change(what: &str, before: Load, after: Load) -> String {
+fn sentence(what: &str, before: Load, after: Load) -> String {
     let amount = |load: Load| {
         format!("{} in {}", Size(load.bytes), text::counted(load.blocks, "block", "blocks"))
     };
@@ -121,8 +128,10 @@ fn percent(more: i128, before: u64) -> String {
     if before == 0 {
         return String::new();
     }
-    let percent = (more.unsigned_abs() * 200 / u128::from(before)).div_ceil(2);
-    format!(" ({percent} %)")
+    match (more.unsigned_abs() * 200 / u128::from(before)).div_ceil(2) {
+        0 => " (<1 %)".to_owned(),
+        percent => format!(" ({percent} %)"),
+    }
 }
 
 fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()> {
@@ -192,12 +201,12 @@ mod tests {
     fn changes_in_words() {
         let load = |bytes, blocks| Load { bytes, blocks };
         assert_eq!(
-            change("made in all", load(1000, 1), load(1500, 2)),
+            sentence("made in all", load(1000, 1), load(1500, 2)),
             "Made in all: 1000 B in 1 block before, 1.5 KiB in 2 blocks after: 500 B more (50 %)."
         );
-        assert!(change("live", load(0, 0), load(5, 1)).ends_with("after: 5 B more."));
-        assert!(change("live", load(5, 1), load(0, 0)).ends_with("after: 5 B less (100 %)."));
-        assert!(change("live", load(5, 1), load(5, 2)).ends_with("after: as much."));
+        assert!(sentence("live", load(0, 0), load(5, 1)).ends_with("after: 5 B more."));
+        assert!(sentence("live", load(5, 1), load(0, 0)).ends_with("after: 5 B less (100 %)."));
+        assert!(sentence("live", load(5, 1), load(5, 2)).ends_with("after: as much."));
         assert_eq!(signed(u64::MAX, 0, |n| n.to_string()), format!("-{}", u64::MAX));
     }
 }

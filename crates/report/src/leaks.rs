@@ -299,8 +299,8 @@ fn births(kept: &Kept, several: bool) -> String {
 
 fn of_all_made(kept: &Kept) -> String {
     match kept.made.blocks {
-        made if made == kept.left.blocks => "it freed none".to_owned(),
-        made => format!("it made {} in all", text::counted(made, "block", "blocks")),
+        made if made == kept.left.blocks => "none was freed".to_owned(),
+        made => format!("{} made in all", text::counted(made, "block", "blocks")),
     }
 }
 
@@ -314,6 +314,8 @@ fn growth(growth: Growth) -> String {
     match growth {
         Growth::Growing(1) => "grows all through the run".to_owned(),
         Growth::Growing(n) => format!("grows since {}", eighth(n)),
+        Growth::Slowing(1) => "rises ever more slowly".to_owned(),
+        Growth::Slowing(n) => format!("rises ever more slowly since {}", eighth(n)),
         Growth::Steady(1) => "steady since the beginning".to_owned(),
         Growth::Steady(n) => format!("steady since {}", eighth(n)),
         Growth::Until(n) => format!("grew until {}", eighth(n)),

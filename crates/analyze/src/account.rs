@@ -89,7 +89,7 @@ pub struct Account {
     pub peak: Peak,
     /// What each process left, added up.
     pub end: Levels,
-    /// What the kernel held at the peak, and the most that it held.
+    /// What the kernel held at the peak; nothing is known where its samples missed it.
     pub held_at_peak: Held,
     /// The most that the kernel held at any sample.
     pub held_most: Held,
@@ -138,6 +138,17 @@ impl Account {
     /// Events of all its processes.
     pub fn events(&self) -> u64 {
         self.parts.iter().map(|part| part.process.events).sum()
+    }
+
+    /// Samples that show less than the allocator had handed out missed the peak, which was shorter than the
+    /// time between them: then nothing is known.
+    fn keep_plausible(&mut self) {
+        let usable = self.peak.usable.lower;
+        for held in [&mut self.held_at_peak, &mut self.held_most] {
+            if held.system.is_some_and(|system| system.upper < usable) {
+                *held = Held::default();
+            }
+        }
     }
 
     fn empty(time: Range<u64>) -> Account {
@@ -258,6 +269,7 @@ fn one(
     let mut sites = Joined::default();
     account.add(process, survey, &mut sites);
     account.sites = sites.finish();
+    account.keep_plausible();
     Ok(account)
 }
 
@@ -288,6 +300,7 @@ fn several(
     account.sites = sites.finish();
     account.held_at_peak = held_at(&account.parts, at_peak);
     account.held_most = held_most(&account.parts, &account.over_time);
+    account.keep_plausible();
     Ok(account)
 }
 

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
 
@@ -114,6 +115,8 @@ enum Key {
     Build(Vec<u8>, u64),
     /// The file's name, and the offset.
     File(String, u64),
+    /// The file's name, and the function.
+    Function(String, Arc<str>),
     /// All of a file with this name.
     Module(String),
     /// An address that lies in no module.
@@ -143,9 +146,12 @@ impl Same {
     /// What makes a subject of one side the same as one of the other.
     ///
     /// A caller is the same at the same offset of a file with the same build id, wherever the file lies and
-    /// whatever it is called. Files without a build id are known by their names. An address without a module is
-    /// the same within one process; in two processes all of them are one. Modules are the same when their
-    /// build ids are, and where the other side has no such build when their files' names are.
+    /// whatever it is called. Where the other side has no such build, or the file no build id, its name stands
+    /// for it: the caller is the same in a function of the same name, as offsets in two builds have nothing to
+    /// do with each other. Where the function is not known, and within one process, files without a build id have
+    /// the same callers at the same offsets. An address without a module is the same within one process; in two processes all of them
+    /// are one. Modules are the same when their build ids are, and where the other side has no such build when
+    /// their files' names are.
     fn key(&self, subject: &Subject) -> Key {
         let Caller { address, place } = match subject {
             Subject::Bin(bin) => return Key::Bin(*bin),
@@ -161,10 +167,14 @@ impl Same {
             let is_shared = self.builds.contains(build);
             return if is_shared { Key::Build(build.clone(), 0) } else { Key::Module(name()) };
         }
-        if build.is_empty() {
-            return Key::File(name(), place.offset);
+        if self.builds.contains(build) {
+            return Key::Build(build.clone(), place.offset);
         }
-        Key::Build(build.clone(), place.offset)
+        match &place.function {
+            Some(function) if !self.one_process => Key::Function(name(), Arc::clone(function)),
+            _ if build.is_empty() => Key::File(name(), place.offset),
+            _ => Key::Build(build.clone(), place.offset),
+        }
     }
 }
 
@@ -283,12 +293,16 @@ impl Diff {
 mod tests {
     use super::*;
     use crate::modules::Place;
-    use std::sync::Arc;
 
     fn caller(path: &str, build_id: &[u8], offset: u64) -> Subject {
+        in_function(path, build_id, offset, None)
+    }
+
+    fn in_function(path: &str, build_id: &[u8], offset: u64, function: Option<&str>) -> Subject {
         let (path, build_id) = (path.to_owned(), build_id.to_vec());
         let module = Module { path, build_id, bias: 0x1000, start: 0x1000, end: 0x9000 };
-        let place = Some(Place { module: Arc::new(module), offset });
+        let function = function.map(Arc::from);
+        let place = Some(Place { module: Arc::new(module), offset, function });
         Subject::Caller(Caller { address: 0x1000 + offset, place })
     }
 
@@ -328,6 +342,25 @@ mod tests {
         // x.so by its build, p by its name; y.so did not grow.
         assert_eq!(growths(&diff), [50, 2]);
         assert_eq!(diff.unchanged.rows, 1);
+    }
+
+    #[test]
+    fn of_two_builds_functions_of_one_name_are_the_same() {
+        let function = |build: u8, offset, function: &str| {
+            in_function(&format!("/v{build}/p"), &[build], offset, Some(function))
+        };
+        let before = vec![
+            (function(1, 0x10, "grow"), live(10, 1)),
+            (function(1, 0x18, "grow"), live(20, 1)),
+            (function(1, 0x50, "gone"), live(5, 1)),
+        ];
+        let after =
+            vec![(function(2, 0x50, "grow"), live(40, 2)), (function(2, 0x10, "came"), live(7, 1))];
+        let diff = Diff::of(By::Caller, false, before.clone(), after);
+        assert_eq!(growths(&diff), [10, 7, -5]);
+        // In one build two places of a function are two callers.
+        let diff = Diff::of(By::Caller, false, before.clone(), before);
+        assert_eq!(diff.unchanged.rows, 3);
     }
 
     #[test]

@@ -169,7 +169,8 @@ mod tests {
             Module { path: "/lib/x".into(), build_id: Vec::new(), bias: 0, start: 0, end: 0x100 };
         // Two mappings of one file: 0x10 and 0x110 are the same place.
         let known = block.caller < 0x200;
-        Ok(known.then(|| Place { offset: block.caller % 0x100, module: Arc::new(module) }))
+        let offset = block.caller % 0x100;
+        Ok(known.then(|| Place { offset, module: Arc::new(module), function: None }))
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Place {
     pub module: Arc<Module>,
     /// The address less the load bias.
     pub offset: u64,
+    /// The function there, where somebody has looked it up in the module's file: nothing here does.
+    pub function: Option<Arc<str>>,
 }
 
 /// The modules of one process over its life.
@@ -206,7 +208,8 @@ impl Modules {
             .loaded_at(address, index)
             .or_else(|| self.unloaded_at(address, index))
             .or_else(|| self.sampled.iter().rev().find(|m| m.holds(address)))?;
-        Some(Place { offset: address.wrapping_sub(module.bias), module: Arc::clone(module) })
+        let offset = address.wrapping_sub(module.bias);
+        Some(Place { offset, module: Arc::clone(module), function: None })
     }
 
     fn loaded_at(&self, address: u64, index: u64) -> Option<&Arc<Module>> {

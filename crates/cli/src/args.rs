@@ -227,6 +227,8 @@ pub(crate) struct Events {
     /// Print JSON (heaptape.events/1): one document, each call on a line of its own; heaptape.histogram/1 with --histogram
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Show the blocks that are alive at a moment
@@ -259,6 +261,16 @@ pub(crate) struct Live {
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// Where the names of functions come from, for the commands that print callers.
+#[derive(Debug, Args)]
+pub(crate) struct Sysroot {
+    /// Look for the recorded files, whose symbol tables name the functions, in DIR too: at their paths below it, by their names, and as debug files in DIR/.build-id. May be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) sysroot: Vec<PathBuf>,
 }
 
 /// What live blocks are added up by.
@@ -286,7 +298,7 @@ pub(crate) struct Leaks {
     /// Do not count blocks born in the last part of each process's run, as work in progress: 10% of its events, a number of events, or a time such as 2s [default: 0 of a process that ended by itself, 10% of others]
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub(crate) ignore_last: Option<LastPart>,
-    /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the caller as it is printed or its module's path
+    /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the function, the module's path or the caller as it is printed
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) suppress: Option<PathBuf>,
     /// Only callers that grow all the time
@@ -304,6 +316,8 @@ pub(crate) struct Leaks {
     /// Print JSON (heaptape.leaks/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Compare two tapes, or two moments of them
@@ -331,6 +345,8 @@ pub(crate) struct Diff {
     /// Print JSON (heaptape.diff/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// What a difference is by.
@@ -366,6 +382,8 @@ pub(crate) struct Export {
     /// Of each process only the calls from index A to B, B excluded; N alone is one call
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     pub(crate) range: Option<Span>,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// Formats that calls are exported to.

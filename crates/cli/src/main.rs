@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod library;
+mod names;
 mod output;
 mod progress;
 mod terminal;

@@ -197,3 +197,41 @@ fn a_cut_tape_is_compared_as_far_as_it_goes_and_told_once() {
     assert_eq!(json["complete"], false);
     assert_sums_agree(&json);
 }
+
+#[test]
+fn of_another_build_functions_of_one_name_are_the_same() {
+    let folder = scratch();
+    let path = folder.path().canonicalize().expect("the folder");
+    let source =
+        fs::read_to_string(harness::compile::sources().join("leaky.c")).expect("the source");
+    // In the second build everything lies elsewhere, and the growing list has blocks of 120.
+    let more = "#define FILL __asm__ volatile(\".fill 999, 1, 0x90\");\nvoid fill(void) { FILL }\n";
+    let later = format!("{more}{}", source.replace("malloc(100)", "malloc(120)"));
+    let tapes = [("a", source), ("b", later)].map(|(name, source)| {
+        let (place, tape) = (path.join(name), path.join(format!("{name}.tape")));
+        fs::create_dir(&place).expect("a folder");
+        let (file, program) = (place.join("leaky.c"), place.join("leaky"));
+        fs::write(&file, source).expect("a source");
+        let flags = ["-O1", "-fno-builtin", "-fno-optimize-sibling-calls", "-o"];
+        let output = std::process::Command::new("cc")
+            .args(flags)
+            .arg(&program)
+            .arg(&file)
+            .arg("-ldl")
+            .output();
+        let output = output.expect("cc");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let outcome = run(&mut record(&tape, &[], &[program.as_os_str()]));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        tape
+    });
+    let [before, after] = tapes.map(|tape| format!("{}@end", text(&tape)));
+    let json = json(&before, &after, &[]);
+    let rows = json["list"].as_array().expect("a list");
+    let in_program = |row: &&Value| row["module"].as_str().is_some_and(|m| m.ends_with("/leaky"));
+    let rows: Vec<_> = rows.iter().filter(in_program).collect();
+    assert_eq!(rows.len(), 1, "{json}");
+    assert_eq!(rows[0]["function"], "growing_list");
+    assert_eq!(figures(rows[0])[..4], [80_000, 800, 96_000, 800]);
+    assert!(number(&json, "/unchanged/before/live/bytes") >= 71_000, "{json}");
+}

@@ -111,6 +111,9 @@ fn the_planted_leaks_are_found_with_their_sizes_and_their_growth() {
     let plugin = caller_of(&json, 640, 3);
     assert_eq!(growth(&plugin).0, "steady");
     assert!(plugin["module"].as_str().is_some_and(|path| path.ends_with("/plugin")), "{plugin}");
+    let functions = [&list, &start, &late, &plugin].map(|caller| caller["function"].as_str());
+    let planted = ["growing_list", "at_start", "near_the_end", "plugin_make"];
+    assert_eq!(functions, planted.map(Some));
     for (caller, unloaded) in [(&list, 0), (&start, 0), (&late, 0), (&plugin, 3)] {
         assert_eq!(number(caller, "/unloaded/blocks"), unloaded, "{caller}");
     }
@@ -206,6 +209,11 @@ fn suppressions_are_counted_and_the_rest_fails_a_check() {
     assert!(one_sentence(&checked).contains("Never freed: "));
     let verbose = leaks(&recorded.tape, &["--suppress", file.to_str().unwrap(), "--verbose"]);
     assert!(String::from_utf8_lossy(&verbose.stdout).contains("/no/such$"));
+    let (json, _) = suppressed("leak:^growing_*$\nleak:^at_start$\nleak:^start$\n", &[]);
+    assert_eq!(
+        (number(&json, "/suppressed/blocks"), number(&json, "/suppressed/bytes")),
+        (810, 130_000)
+    );
     let (json, checked) = suppressed("leak:*\n", &[]);
     assert_eq!(number(&json, "/left/blocks"), 0);
     assert_eq!((checked.code(), checked.stderr_text().as_str()), (0, ""));

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use heaptape_analyze::calls::Row;
 
 /// The names of the columns, in order.
-pub const COLUMNS: [&str; 19] = [
+pub const COLUMNS: [&str; 20] = [
     "process",
     "pid",
     "index",
@@ -28,6 +28,7 @@ pub const COLUMNS: [&str; 19] = [
     "caller",
     "module",
     "offset",
+    "function",
 ];
 
 /// Writes calls.
@@ -75,6 +76,7 @@ impl<W: Write> Csv<W> {
         self.hex((row.caller != 0).then_some(row.caller));
         self.text(row.place.as_ref().map_or("", |p| p.module.path.as_str()));
         self.hex(row.place.as_ref().map(|p| p.offset));
+        self.text(row.place.as_ref().and_then(|p| p.function.as_deref()).unwrap_or_default());
         self.writer.write_byte_record(&self.record).map_err(io_error)
     }
 
@@ -181,7 +183,11 @@ mod tests {
             early: true,
             effect: Effect::Moved,
             caller: 0x4010,
-            place: Some(Place { module: Arc::new(module), offset: 0x10 }),
+            place: Some(Place {
+                module: Arc::new(module),
+                offset: 0x10,
+                function: Some("f(int, char)".into()),
+            }),
         };
         let free = Row {
             index: 8,
@@ -203,8 +209,8 @@ mod tests {
         assert_eq!(lines[0], COLUMNS.join(","));
         assert_eq!(
             lines[1],
-            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10"
+            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\""
         );
-        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,");
+        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
     }
 }

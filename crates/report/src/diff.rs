@@ -9,7 +9,11 @@ use heaptape_analyze::lives::Load;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::text;
+use crate::{live, text};
+
+/// What the columns before the name take, mostly, and the one of what was made.
+const FIGURES: usize = 44;
+const MADE: usize = 12;
 
 /// One of the two moments.
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +162,9 @@ fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()>
         table.row(cells.into_iter().chain(made).chain([name]));
     };
     let (rows, others) = found.shown();
+    let room = live::room(style, if found.made { FIGURES + MADE } else { FIGURES });
     for row in rows {
-        add(subject(&row.subject, found.by), &row.before, &row.after);
+        add(subject(&row.subject, found.by, room), &row.before, &row.after);
     }
     for (sum, what) in [(&others, "more (--top 0)"), (&found.diff.unchanged, "without a change")] {
         if sum.rows > 0 {
@@ -173,14 +178,14 @@ fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()>
 }
 
 /// What a row is called.
-fn subject(subject: &Subject, by: By) -> String {
+fn subject(subject: &Subject, by: By, room: usize) -> String {
     match subject {
         Subject::Bin(bin) => Size(bin.unit()).to_string(),
         Subject::Caller(caller) if by == By::Module => match &caller.place {
             Some(place) => place.module.path.clone(),
             None => "-".to_owned(),
         },
-        Subject::Caller(caller) => text::caller(caller.place.as_ref(), caller.address),
+        Subject::Caller(caller) => text::short_caller(caller.place.as_ref(), caller.address, room),
     }
 }
 

@@ -100,14 +100,13 @@ fn wrap(out: &mut impl Write, text: &str, mark: &str, style: Style) -> io::Resul
     Ok(())
 }
 
-/// Where a table has one column of text, its rows have one line each, and what is too long lacks its middle.
+/// Rows have one line each where there is no running text in them; a name that is too long lacks its middle.
 fn laid_out(rows: &Rows, style: Style) -> Table {
-    let texts = rows.columns.iter().filter(|c| c.1 == Align::Text).count();
     let mut table = Table::new(style, &rows.columns);
-    let room = if texts == 1 { room_for_text(rows, style) } else { usize::MAX };
+    let room = room_for_name(rows, style);
     for row in &rows.rows {
         let cells = row.iter().zip(&rows.columns).map(|(cell, column)| match column.1 {
-            Align::Text => text::without_middle(&text::plain(cell), room),
+            Align::Name => text::without_middle(&text::plain(cell), room),
             _ => cell.clone(),
         });
         table.row(cells);
@@ -115,15 +114,16 @@ fn laid_out(rows: &Rows, style: Style) -> Table {
     table
 }
 
-/// The columns that the others leave for text.
-fn room_for_text(rows: &Rows, style: Style) -> usize {
+/// The columns that the others leave for a name.
+fn room_for_name(rows: &Rows, style: Style) -> usize {
     const LEAST: usize = 24;
     let width = |n: usize| {
         let cells = rows.rows.iter().filter_map(|row| row.get(n));
         cells.map(|cell| cell.chars().count()).chain([rows.columns[n].0.chars().count()]).max()
     };
-    let others = (0..rows.columns.len()).filter(|&n| rows.columns[n].1 != Align::Text);
-    let taken: usize = others.filter_map(|n| Some(width(n)? + 2)).sum();
+    let others = (0..rows.columns.len()).filter(|&n| rows.columns[n].1 != Align::Name);
+    // Each column is followed by two blanks, that of the name too.
+    let taken: usize = others.filter_map(|n| Some(width(n)? + 2)).sum::<usize>() + 2;
     usize::from(style.width).saturating_sub(taken).max(LEAST)
 }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn parts() -> Vec<Part> {
-        let mut rows = Rows::new(&[("size", Align::Right), ("caller", Align::Text)]);
+        let mut rows = Rows::new(&[("size", Align::Right), ("caller", Align::Name)]);
         rows.row(["12 B", "f<int>(a|b)\x1b[2J"]);
         vec![
             Part::Title("a\nb".into()),

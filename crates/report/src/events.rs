@@ -8,28 +8,32 @@ use heaptape_analyze::calls::Row;
 use heaptape_analyze::{Note, Release, Sample};
 
 use crate::size::{Count, Millis, Size};
-use crate::table::{Align, Style, Table};
+use crate::table::{Align, Style, Table, UNLIMITED};
 use crate::text;
+
+/// How wide the column of callers is.
+const CALLER_WIDTH: usize = 44;
 
 /// Writes the line above the calls.
 pub fn head(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:>10} {:>11} {:>4} {:<14} {:>12} {:>6} {:>14}  {:<28} effect",
+        "{:>10} {:>11} {:>4} {:<14} {:>12} {:>6} {:>14}  {:<CALLER_WIDTH$} effect",
         "index", "time", "thr", "call", "size", "slack", "address", "caller"
     )
 }
 
-/// Writes a call.
-pub fn row(out: &mut impl Write, row: &Row) -> io::Result<()> {
+/// Writes a call. Names are cut to the width of their column on a terminal.
+pub fn row(out: &mut impl Write, row: &Row, style: Style) -> io::Result<()> {
     let freed = matches!(row.effect, Effect::Freed | Effect::Unknown);
     // What a free frees is what one looks for; the effect says that the size is the block's.
     let size = if freed { row.old_size } else { Some(row.size) };
     let size = size.map_or_else(|| "?".to_owned(), |s| s.to_string());
     let slack = if row.slack > 0 { format!("+{}", row.slack) } else { String::new() };
     let address = if freed && row.address == 0 { row.old_address } else { Some(row.address) };
+    let width = if style.width == UNLIMITED { usize::MAX } else { CALLER_WIDTH };
     let line = format!(
-        "{:>10} {:>11} {:>4} {:<14} {:>12} {:>6} {:>14}  {:<28} {}",
+        "{:>10} {:>11} {:>4} {:<14} {:>12} {:>6} {:>14}  {:<CALLER_WIDTH$} {}",
         row.index,
         Millis(row.time),
         row.thread,
@@ -37,7 +41,7 @@ pub fn row(out: &mut impl Write, row: &Row) -> io::Result<()> {
         size,
         slack,
         format!("{:#x}", address.unwrap_or(0)),
-        text::plain(&text::caller(row.place.as_ref(), row.caller)),
+        text::plain(&text::short_caller(row.place.as_ref(), row.caller, width)),
         effect(row),
     );
     writeln!(out, "{}", line.trim_end())
@@ -168,7 +172,7 @@ mod tests {
         };
         change(&mut one);
         let mut out = Vec::new();
-        row(&mut out, &one).unwrap();
+        row(&mut out, &one, Style { width: UNLIMITED, color: false }).unwrap();
         let text = String::from_utf8(out).unwrap();
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }

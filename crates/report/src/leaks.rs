@@ -12,7 +12,7 @@ use heaptape_analyze::suppressions::Suppressions;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::{spark, text};
+use crate::{live, spark, text};
 
 /// What was found, and what was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -85,9 +85,9 @@ pub fn write(
     }
     for kept in found.shown() {
         writeln!(out)?;
-        caller(out, kept, found.wanted(), found.leaks.processes.len() > 1)?;
+        caller(out, kept, found, style)?;
     }
-    crate::live::rest(out, found.shown().len(), found.leaks.callers.len(), "callers")?;
+    live::rest(out, found.shown().len(), found.leaks.callers.len(), "callers")?;
     if let Some(suppressions) = found.suppressions.filter(|_| verbose) {
         writeln!(out)?;
         patterns(out, suppressions, style)?;
@@ -250,19 +250,17 @@ fn processes(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
         ]);
     }
     table.write(out)?;
-    crate::live::rest(out, order.len(), all.len(), "processes")
+    live::rest(out, order.len(), all.len(), "processes")
 }
 
 /// What one caller left, in a few lines.
-fn caller(out: &mut impl Write, kept: &Kept, all: Load, several: bool) -> io::Result<()> {
-    let name = text::caller(kept.caller.place.as_ref(), kept.caller.address);
-    writeln!(
-        out,
-        "{} ({}), {}",
-        amount(kept.left),
-        text::share(kept.left.bytes, all.bytes),
-        text::plain(&name)
-    )?;
+fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> io::Result<()> {
+    let several = found.leaks.processes.len() > 1;
+    let share = text::share(kept.left.bytes, found.wanted().bytes);
+    let head = format!("{} ({share}), ", amount(kept.left));
+    let (caller, room) = (&kept.caller, live::room(style, head.len()));
+    let name = text::short_caller(caller.place.as_ref(), caller.address, room);
+    writeln!(out, "{head}{}", text::plain(&name))?;
     let levels: Vec<Option<u64>> = kept.at.iter().map(|load| Some(load.bytes)).collect();
     write!(out, "    {}  {}", spark::line(&levels), growth(kept.growth()))?;
     if !matches!(kept.growth(), Growth::Steady(_)) {

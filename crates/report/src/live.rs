@@ -11,6 +11,13 @@ use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
 use crate::text;
 
+/// What the columns before the caller take, in a table of blocks and in one of sums.
+const BLOCK_WIDTH: usize = 80;
+const SUM_WIDTH: usize = 46;
+
+/// Where no width is, callers are cut to this.
+const LONGEST_CALLER: usize = 20_000;
+
 /// Writes the sentence that goes before the table. `at` is the index of the last event made, if any.
 pub fn head(out: &mut impl Write, at: Option<u64>, process: &str, sum: &Sum) -> io::Result<()> {
     match at {
@@ -54,6 +61,7 @@ pub fn blocks(
     let state = any_released.then_some(("state", Align::Left));
     let columns: Vec<_> = columns.into_iter().chain(state).collect();
     let mut table = Table::new(style, &columns);
+    let room = room(style, BLOCK_WIDTH);
     for (block, place) in blocks {
         let state = any_released.then(|| if block.released { "in realloc" } else { "" }.to_owned());
         let cells = [
@@ -64,21 +72,24 @@ pub fn blocks(
             block.birth.to_string(),
             Millis(block.time).to_string(),
             block.thread.to_string(),
-            text::caller(place.as_ref(), block.caller),
+            text::short_caller(place.as_ref(), block.caller, room),
         ];
         table.row(cells.into_iter().chain(state));
     }
     table.write(out)
 }
 
+/// How wide a caller may be behind columns that take so much. A table takes no text without end.
+pub(crate) fn room(style: Style, taken: usize) -> usize {
+    usize::from(style.width).saturating_sub(taken).min(LONGEST_CALLER)
+}
+
 /// Writes a table of callers.
 pub fn callers(out: &mut impl Write, parts: &[Part<Caller>], style: Style) -> io::Result<()> {
-    sums(
-        out,
-        ("caller", Align::Left),
-        parts.iter().map(|p| (text::caller(p.key.place.as_ref(), p.key.address), &p.sum)),
-        style,
-    )
+    let room = room(style, SUM_WIDTH);
+    let name = |key: &Caller| text::short_caller(key.place.as_ref(), key.address, room);
+    let rows = parts.iter().map(|p| (name(&p.key), &p.sum));
+    sums(out, ("caller", Align::Left), rows, style)
 }
 
 /// Writes a table of bins.

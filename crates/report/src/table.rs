@@ -34,6 +34,8 @@ pub enum Align {
     Left,
     /// At the left, over several lines if need be: text.
     Text,
+    /// At the left, whole, or where a report lays the table out without its middle: long names.
+    Name,
     /// At the right: numbers.
     Right,
 }
@@ -72,7 +74,7 @@ impl Table {
             column.set_padding((0, 2));
             column.set_constraint(match align {
                 // A number or a name broken over two lines would be misread.
-                Align::Right | Align::Left => ColumnConstraint::ContentWidth,
+                Align::Right | Align::Left | Align::Name => ColumnConstraint::ContentWidth,
                 Align::Text => ColumnConstraint::LowerBoundary(Width::Fixed(TEXT_WIDTH)),
             });
         }
@@ -116,7 +118,7 @@ fn cell(text: String, align: Align) -> Cell {
         text.push('…');
     }
     Cell::new(text).set_alignment(match align {
-        Align::Left | Align::Text => CellAlignment::Left,
+        Align::Left | Align::Text | Align::Name => CellAlignment::Left,
         Align::Right => CellAlignment::Right,
     })
 }

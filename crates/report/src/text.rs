@@ -13,13 +13,56 @@ use crate::size::Size;
 /// The longest command line in a sentence, in characters.
 const COMMAND_WIDTH: usize = 60;
 
-/// A caller as `module+0xoffset`; the bare address where no module was known, `-` for none at all.
+/// No function's name is cut to less than this, in characters.
+const FUNCTION_WIDTH: usize = 16;
+
+/// A caller as `function (module+0xoffset)`, or `module+0xoffset` where the function is not known; the
+/// bare address where no module was known, `-` for none at all.
 pub fn caller(place: Option<&Place>, address: u64) -> String {
     match place {
-        Some(place) => format!("{}+{:#x}", file_name(&place.module.path), place.offset),
+        Some(place) => match &place.function {
+            // As many callers are printed as there are events: no more is built than the text itself.
+            Some(function) => {
+                format!("{function} ({}+{:#x})", file_name(&place.module.path), place.offset)
+            }
+            None => in_module(place),
+        },
         None if address == 0 => "-".to_owned(),
         None => format!("{address:#x}"),
     }
+}
+
+/// A caller for a column that is `width` wide: a function's name that is too long for it is cut in its
+/// middle, as its scope stands before and what tells overloads apart behind. The module never is.
+pub fn short_caller(place: Option<&Place>, address: u64, width: usize) -> String {
+    let whole = caller(place, address);
+    let Some((place, function)) = place.and_then(|p| Some((p, p.function.as_deref()?))) else {
+        return whole;
+    };
+    // Characters are no more than bytes, and most names are short.
+    if whole.len() <= width || whole.chars().count() <= width {
+        return whole;
+    }
+    let module = in_module(place);
+    let taken = module.chars().count() + " ()".len();
+    let room = width.saturating_sub(taken).max(FUNCTION_WIDTH);
+    format!("{} ({module})", cut(&plain(function), room))
+}
+
+fn in_module(place: &Place) -> String {
+    format!("{}+{:#x}", file_name(&place.module.path), place.offset)
+}
+
+/// A text of at most `width` characters, without its middle if need be.
+fn cut(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let before = width / 2;
+    let behind = width - before - 1;
+    let first = text.chars().take(before);
+    first.chain(['…']).chain(text.chars().skip(length - behind)).collect()
 }
 
 /// The last part of a path.
@@ -152,7 +195,15 @@ pub fn size_or_na(bytes: Option<u64>) -> String {
 pub fn bounds(bounds: Bounds) -> String {
     match bounds.known() {
         Some(bytes) => Size(bytes).to_string(),
-        None => format!("{} to {}", Size(bounds.lower), Size(bounds.upper)),
+        None => {
+            let (lower, upper) = (Size(bounds.lower).to_string(), Size(bounds.upper).to_string());
+            match (lower.split_once(' '), upper.split_once(' ')) {
+                (Some((number, unit)), Some((_, same))) if unit == same => {
+                    format!("{number} to {upper}")
+                }
+                _ => format!("{lower} to {upper}"),
+            }
+        }
     }
 }
 
@@ -198,8 +249,18 @@ mod tests {
             start: 0,
             end: 0,
         };
-        let place = Place { module: Arc::new(module), offset: 0x1a };
+        let mut place = Place { module: Arc::new(module), offset: 0x1a, function: None };
         assert_eq!(caller(Some(&place), 5), "libx.so.1+0x1a");
+        assert_eq!(short_caller(Some(&place), 5, 3), "libx.so.1+0x1a");
+        place.function = Some("parse".into());
+        assert_eq!(caller(Some(&place), 5), "parse (libx.so.1+0x1a)");
+        assert_eq!(short_caller(Some(&place), 5, 3), "parse (libx.so.1+0x1a)");
+        place.function = Some(format!("ns::{}\x1b\n(int)", "f<char>::".repeat(9)).into());
+        assert_eq!(caller(Some(&place), 5).chars().count(), 4 + 81 + 7 + 17);
+        let short = short_caller(Some(&place), 5, 50);
+        assert_eq!(short, "ns::f<char>::f<c…>::\\u{1b}\\n(int) (libx.so.1+0x1a)");
+        assert_eq!(short.chars().count(), 50);
+        assert_eq!(short_caller(Some(&place), 5, 0).chars().count(), 16 + 17);
         assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));
     }
 

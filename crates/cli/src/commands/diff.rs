@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::choice::Moment;
-use heaptape_analyze::diff::{self, By, Side};
+use heaptape_analyze::diff::{self, By, Side, Subject};
 use heaptape_analyze::{ProcessSummary, live, moment, processes};
 use heaptape_report::diff as report;
 use heaptape_report::{json, text};
@@ -19,7 +19,8 @@ use heaptape_tape::Tape;
 
 use super::live::beyond;
 use super::open;
-use crate::args::{Diff, DiffBy};
+use crate::args::{Diff, DiffBy, Sysroot};
+use crate::names::Names;
 use crate::terminal::Terminal;
 
 /// Prints what is different.
@@ -41,7 +42,8 @@ pub(crate) fn run(args: &Diff, terminal: &Terminal) -> Result<ExitCode> {
     let made = before.is_whole && after.is_whole;
     let one_process = other.is_none() && before.process.number == after.process.number;
     let diff = {
-        let [first, second] = [before.side(by, made, terminal)?, after.side(by, made, terminal)?];
+        let side = |chosen: &Chosen<'_>| chosen.side(by, made, &args.sysroot, terminal);
+        let [first, second] = [side(&before)?, side(&after)?];
         diff::Diff::of(by, one_process, first, second)
     };
     let names = [&before, &after].map(|chosen| chosen.file.display().to_string());
@@ -121,7 +123,7 @@ impl<'a> Chosen<'a> {
         Ok(Chosen { file: choice.file, tape, process, at, is_whole: choice.at.is_none(), made })
     }
 
-    fn side(&self, by: By, made: bool, terminal: &Terminal) -> Result<Side> {
+    fn side(&self, by: By, made: bool, sysroot: &Sysroot, terminal: &Terminal) -> Result<Side> {
         let name = || self.file.display().to_string();
         let mut callers = Callers::new(self.tape);
         let blocks = live::after(self.tape, self.process.number, self.made).with_context(name)?;
@@ -132,6 +134,14 @@ impl<'a> Chosen<'a> {
             let mut told = |events| progress.events(events);
             let made = diff::made_by(by, self.tape, self.process, &mut callers, &mut told);
             side.extend(made.with_context(name)?);
+        }
+        if by == By::Caller {
+            let mut names = Names::new(sysroot, self.tape)?;
+            for (subject, _) in &mut side {
+                if let Subject::Caller(caller) = subject {
+                    names.complete(&mut caller.place);
+                }
+            }
         }
         Ok(side)
     }

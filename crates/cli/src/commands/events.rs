@@ -11,11 +11,12 @@ use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
 use heaptape_analyze::filter::Filter;
 use heaptape_analyze::{ProcessSummary, live, processes};
-use heaptape_report::{events, json, text};
+use heaptape_report::{Style, events, json, text};
 use heaptape_tape::{Columns, Item, Lent, Tape};
 
 use super::open;
-use crate::args::Events;
+use crate::args::{Events, Sysroot};
+use crate::names::Names;
 use crate::terminal::Terminal;
 
 /// How many calls `--around` shows before and after.
@@ -34,6 +35,7 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         filter: Filter { calls: args.call, sizes: args.size, thread: args.thread },
         notes: args.notes,
         json: args.json,
+        sysroot: args.sysroot,
         tape: &tape,
         name: args.file.display().to_string(),
     };
@@ -54,6 +56,7 @@ struct Listing<'a> {
     filter: Filter,
     notes: bool,
     json: bool,
+    sysroot: Sysroot,
 }
 
 impl Listing<'_> {
@@ -83,7 +86,8 @@ impl Listing<'_> {
             lines.finish()?;
         } else {
             let process = Some(self.process);
-            any = self.each(&mut Lines { out: &mut out, process })?;
+            let style = terminal.style();
+            any = self.each(&mut Lines { out: &mut out, process, style })?;
         }
         out.flush()?;
         Ok(any)
@@ -92,6 +96,7 @@ impl Listing<'_> {
     fn each(&self, sink: &mut impl Sink) -> Result<bool> {
         let mut any = false;
         let mut callers = Callers::new(self.tape);
+        let mut names = Names::new(&self.sysroot, self.tape)?;
         let name = || self.name.clone();
         let modules = callers.modules(self.process.number).with_context(name)?;
         let columns = Columns { notes: self.notes, ..Columns::ALL };
@@ -104,7 +109,9 @@ impl Listing<'_> {
         for item in items.with_context(name)? {
             match item.with_context(name)? {
                 Item::Event(event) if self.filter.admits(&event) => {
-                    sink.row(&Row::of(&event, modules))?;
+                    let mut row = Row::of(&event, modules);
+                    names.complete(&mut row.place);
+                    sink.row(&row)?;
                     any = true;
                 }
                 Item::Event(_) => {}
@@ -197,6 +204,7 @@ struct Lines<'a, W: Write> {
     out: &'a mut W,
     /// Whose events they are; `None` when the head has said it.
     process: Option<&'a ProcessSummary>,
+    style: Style,
 }
 
 impl<W: Write> Lines<'_, W> {
@@ -212,7 +220,8 @@ impl<W: Write> Lines<'_, W> {
 
 impl<W: Write> Sink for Lines<'_, W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        events::row(self.next()?, row)
+        let style = self.style;
+        events::row(self.next()?, row, style)
     }
 
     fn between(&mut self, item: &Item) -> io::Result<()> {

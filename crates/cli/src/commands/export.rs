@@ -16,6 +16,7 @@ use heaptape_tape::{Columns, Lent, Tape};
 
 use super::open;
 use crate::args::{Export, Format};
+use crate::names::Names;
 use crate::output::Named;
 use crate::terminal::Terminal;
 
@@ -47,6 +48,7 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
     let name = || args.file.display().to_string();
     let mut csv = Csv::new(out)?;
     let mut callers = Callers::new(tape);
+    let mut names = Names::new(&args.sysroot, tape)?;
     let columns = Columns { notes: false, ..Columns::ALL };
     let processes = processes::all(tape.summary(), args.process).with_context(name)?;
     let span = args.range.unwrap_or(Span::ALL);
@@ -60,7 +62,9 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
         while let Some(item) = items.lend().with_context(name)? {
             if let Lent::Event(event) = item {
                 progress.event();
-                csv.row(process.number.0, process.pid, &Row::of(event, modules))?;
+                let mut row = Row::of(event, modules);
+                names.complete(&mut row.place);
+                csv.row(process.number.0, process.pid, &row)?;
             }
         }
     }

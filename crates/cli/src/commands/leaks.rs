@@ -17,6 +17,7 @@ use heaptape_tape::Tape;
 
 use super::open;
 use crate::args::Leaks;
+use crate::names::Names;
 use crate::terminal::Terminal;
 
 /// Prints what is left. With `--check` anything that is left is a failure.
@@ -58,25 +59,29 @@ fn find(
     let chosen = processes::all(tape.summary(), args.process)?;
     let events = chosen.iter().map(|process| process.events).sum();
     let mut progress = terminal.progress(events, false);
+    let mut names = Names::new(&args.sysroot, tape)?;
     let mut plan = Plan {
         ignored: args.ignore_last,
         suppressed: &mut |caller, left| {
             let Some(suppressions) = suppressions else { return false };
-            let texts = texts(caller);
+            let texts = texts(caller.clone(), &mut names);
             suppressions.take(&texts.each_ref().map(String::as_str), left)
         },
         progress: &mut |events| progress.events(events),
     };
     let mut leaks = leaks::Leaks::of(tape, &chosen, &mut Callers::new(tape), &mut plan)?;
     let others = args.growing.then(|| leaks.retain_growing());
+    leaks.callers.iter_mut().for_each(|kept| names.complete(&mut kept.caller.place));
     Ok((leaks, others))
 }
 
-/// What suppressions are held against: the caller as it is printed, and its module's path.
-fn texts(caller: &Caller) -> [String; 2] {
+/// What suppressions are held against: the function, the module's path, and the caller as it is printed.
+fn texts(mut caller: Caller, names: &mut Names) -> [String; 3] {
+    names.complete(&mut caller.place);
     let place = caller.place.as_ref();
+    let function = place.and_then(|p| p.function.as_deref()).unwrap_or_default();
     let path = place.map(|p| p.module.path.clone()).unwrap_or_default();
-    [text::caller(place, caller.address), path]
+    [function.to_owned(), path, text::caller(place, caller.address)]
 }
 
 fn suppressions(path: &Path) -> Result<Suppressions> {

@@ -18,6 +18,7 @@ use heaptape_tape::Tape;
 
 use super::open;
 use crate::args::{By, Live};
+use crate::names::Names;
 use crate::terminal::Terminal;
 
 /// Blocks or callers that are shown unless told otherwise.
@@ -59,6 +60,7 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     let head =
         Head { complete: tape.summary().complete, process, at: made.checked_sub(1), sum: &sum };
     let mut callers = Callers::new(tape);
+    let mut names = Names::new(&args.sysroot, tape)?;
     let mut out = terminal.out();
     if !args.json {
         report::head(&mut out, head.at, &text::process(process), &sum)?;
@@ -67,13 +69,15 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
     let style = terminal.style();
     match args.by {
         Some(By::Caller) => {
-            let parts = live::by_caller(&blocks, |b| callers.of_block(b)).with_context(name)?;
-            let shown = top(&parts, args.top.unwrap_or(TOP));
+            let mut parts = live::by_caller(&blocks, |b| callers.of_block(b)).with_context(name)?;
+            let all = parts.len();
+            parts.truncate(top(&parts, args.top.unwrap_or(TOP)).len());
+            parts.iter_mut().for_each(|part| names.complete(&mut part.key.place));
             if args.json {
-                json::live::callers(&mut out, head, shown)?;
+                json::live::callers(&mut out, head, &parts)?;
             } else {
-                report::callers(&mut out, shown, style)?;
-                report::rest(&mut out, shown.len(), parts.len(), "callers")?;
+                report::callers(&mut out, &parts, style)?;
+                report::rest(&mut out, parts.len(), all, "callers")?;
             }
         }
         Some(By::Bin) => {
@@ -90,8 +94,9 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
         }
         None => {
             live::sort(&mut blocks);
-            let shown = with_places(top(&blocks, args.top.unwrap_or(TOP)), &mut callers)
+            let mut shown = with_places(top(&blocks, args.top.unwrap_or(TOP)), &mut callers)
                 .with_context(name)?;
+            shown.iter_mut().for_each(|(_, place)| names.complete(place));
             if args.json {
                 json::live::blocks(&mut out, head, &shown)?;
             } else {

@@ -26,6 +26,12 @@ pub(crate) fn library(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-shared", "-fPIC"], &sources().join(format!("{name}.c")))
 }
 
+/// `NAME.rs` as an executable.
+pub(crate) fn rust_program(name: &str) -> PathBuf {
+    let source = sources().join(format!("{name}.rs"));
+    built_with(&format!("{name}.rust"), "rustc", &["--edition=2024", "-O"], &source)
+}
+
 /// `NAME.cpp` as an executable that is always loaded at the same place.
 pub(crate) fn fixed_program(name: &str) -> PathBuf {
     let source = sources().join(format!("{name}.cpp"));
@@ -107,7 +113,7 @@ fn built_with(name: &str, compiler: &str, flags: &[&str], source: &Path) -> Path
             .arg(source)
             .arg("-o")
             .arg(&fresh)
-            .arg("-ldl")
+            .args(if compiler == "rustc" { &[][..] } else { &["-ldl"] })
             .output()
             .unwrap_or_else(|e| panic!("{compiler} does not start: {e}"));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

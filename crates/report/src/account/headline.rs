@@ -88,14 +88,23 @@ fn peak(figures: &Figures<'_>) -> String {
         let blocks = text::counted(blocks, "block", "blocks");
         words += &format!(" in {blocks} ({} usable)", Size(usable));
     }
+    let share = |part, whole| text::share(part, whole);
     words += &match at {
-        Some(at) => format!(", after call {} at {}", Count(at), Millis(time)),
-        None => format!(", {} to {} after the start", Millis(time), Millis(time + within)),
+        Some(at) => {
+            let calls = account.events();
+            format!(
+                ", after call {} at {} ({} of the calls)",
+                Count(at),
+                Millis(time),
+                share(at + 1, calls)
+            )
+        }
+        None => {
+            let since = time.saturating_sub(account.time.start);
+            let (from, to) = (Millis(time), Millis(time + within));
+            format!(", between {from} and {to} ({} of the run)", share(since, account.duration()))
+        }
     };
-    words += &format!(
-        ", {} of the run",
-        text::share(time - account.time.start.min(time), account.duration())
-    );
     let at_peak =
         |place: &usize| account.sites.get(*place).map_or(0, |site| site.deeds.at_peak.bytes);
     let all: u64 = (0..account.sites.len()).map(|place| at_peak(&place)).sum();

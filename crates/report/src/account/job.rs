@@ -9,7 +9,7 @@ use heaptape_analyze::{Call, ProcessNumber};
 use super::Figures;
 use crate::document::{Part, Rows};
 use crate::size::{Count, Size};
-use crate::table::Align::{Left, Right, Text};
+use crate::table::Align::{Left, Name, Right, Text};
 use crate::text;
 
 /// Calls by kind, of all processes together.
@@ -52,7 +52,7 @@ pub(super) fn processes(figures: &Figures<'_>) -> Vec<Part> {
             ("inherited", Right),
             ("left", Right),
             ("exit", Left),
-            ("command", Text),
+            ("command", Name),
         ])
         .collect();
     let mut rows = Rows::new(&columns);

@@ -12,7 +12,7 @@ use heaptape_analyze::sites::{self, Site};
 use super::Figures;
 use crate::document::{Part, Rows};
 use crate::size::{Count, Millis, Size};
-use crate::table::Align::{Left, Right, Text};
+use crate::table::Align::{Left, Name, Right, Text};
 use crate::text;
 
 /// What lived at the peak, by caller.
@@ -48,7 +48,7 @@ fn loads(figures: &Figures<'_>, load: impl Fn(&Site) -> Load) -> Vec<Part> {
     let mut all = Load::default();
     list.iter().for_each(|(_, load)| all.join(*load));
     let mut rows =
-        Rows::new(&[("requested", Right), ("share", Right), ("blocks", Right), ("caller", Text)]);
+        Rows::new(&[("requested", Right), ("share", Right), ("blocks", Right), ("caller", Name)]);
     let shown = figures.first(&list);
     let mut row = |load: Load, name: String| {
         rows.row([
@@ -76,7 +76,7 @@ pub(super) fn made(figures: &Figures<'_>) -> Vec<Part> {
         ("mean", Right),
         ("temporary", Right),
         ("left", Right),
-        ("caller", Text),
+        ("caller", Name),
     ]);
     let made: Vec<&Site> =
         figures.account.sites.iter().filter(|site| site.deeds.made.blocks > 0).collect();
@@ -115,7 +115,7 @@ pub(super) fn modules(figures: &Figures<'_>) -> Vec<Part> {
         ("blocks", Right),
         ("at peak", Right),
         ("left", Right),
-        ("module", Text),
+        ("module", Name),
     ]);
     let modules = sites::by_module(&account.sites);
     let shown = figures.first(&modules);
@@ -248,7 +248,7 @@ pub(super) fn reallocs(figures: &Figures<'_>) -> Vec<Part> {
     let mut copiers: Vec<&Site> =
         figures.account.sites.iter().filter(|site| site.deeds.copied > 0).collect();
     copiers.sort_by_key(|site| Reverse(site.deeds.copied));
-    let mut rows = Rows::new(&[("copied", Right), ("share", Right), ("caller", Text)]);
+    let mut rows = Rows::new(&[("copied", Right), ("share", Right), ("caller", Name)]);
     let shown = figures.first(&copiers);
     for site in shown {
         let copied = site.deeds.copied;
@@ -344,7 +344,7 @@ pub(super) fn ladder(figures: &Figures<'_>) -> Vec<Part> {
         Part::Table(rows),
         Part::Text(
             "requested and usable are of every call. system and resident are samples of the kernel: two values \
-             are those before and after the peak."
+             are those before and after the peak, and n/a is what they missed."
                 .to_owned(),
         ),
     ]

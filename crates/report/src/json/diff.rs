@@ -112,6 +112,7 @@ struct RowPart<'a> {
     caller: Option<String>,
     module: Option<&'a str>,
     offset: Option<u64>,
+    function: Option<&'a str>,
     unit: Option<u64>,
     #[serde(flatten)]
     sides: Sides,
@@ -131,6 +132,7 @@ impl<'a> RowPart<'a> {
             caller: caller.map(|c| text::caller(place, c.address)),
             module,
             offset: place.filter(|_| by == By::Caller).map(|p| p.offset),
+            function: place.and_then(|p| p.function.as_deref()),
             unit,
             sides,
         }

@@ -30,6 +30,7 @@ struct EventPart<'a> {
     caller: Option<String>,
     module: Option<&'a str>,
     offset: Option<u64>,
+    function: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -103,6 +104,7 @@ impl<W: Write> Events<W> {
             caller,
             module: row.place.as_ref().map(|p| p.module.path.as_str()),
             offset: row.place.as_ref().map(|p| p.offset),
+            function: row.place.as_ref().and_then(|p| p.function.as_deref()),
         })
     }
 

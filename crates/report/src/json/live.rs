@@ -52,6 +52,7 @@ struct BlockPart<'a> {
     caller: Option<String>,
     module: Option<&'a str>,
     offset: Option<u64>,
+    function: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -59,6 +60,7 @@ struct CallerPart<'a> {
     caller: Option<String>,
     module: Option<&'a str>,
     offset: Option<u64>,
+    function: Option<&'a str>,
     #[serde(flatten)]
     sum: SumPart,
 }
@@ -126,6 +128,7 @@ pub fn blocks(
         caller: (b.caller != 0).then(|| text::caller(place.as_ref(), b.caller)),
         module: place.as_ref().map(|p| p.module.path.as_str()),
         offset: place.as_ref().map(|p| p.offset),
+        function: place.as_ref().and_then(|p| p.function.as_deref()),
     });
     write(out, head, None, list)
 }
@@ -138,6 +141,7 @@ pub fn callers(out: &mut impl Write, head: Head<'_>, parts: &[Part<Caller>]) -> 
             caller: (*address != 0).then(|| text::caller(place.as_ref(), *address)),
             module: place.as_ref().map(|p| p.module.path.as_str()),
             offset: place.as_ref().map(|p| p.offset),
+            function: place.as_ref().and_then(|p| p.function.as_deref()),
             sum: SumPart::of(&part.sum),
         }
     });

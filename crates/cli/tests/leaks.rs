@@ -47,6 +47,12 @@ fn json(tape: &Path, options: &[&str]) -> Value {
     json
 }
 
+/// What is printed, as if in one line.
+fn text(tape: &Path) -> String {
+    let text = String::from_utf8(leaks(tape, &[]).stdout).expect("text");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Each process's sums are all that it left, and the callers add up to what is counted.
 fn assert_sums_agree(leaks: &Value, info: &Value) {
     let pair = |value: &Value| (number(value, "/bytes"), number(value, "/blocks"));
@@ -120,7 +126,7 @@ fn the_planted_leaks_are_found_with_their_sizes_and_their_growth() {
     // What it frees again is no leak, and there is nothing else but what the loader keeps.
     let others = number(&json, "/left/bytes") - 80_000 - 50_000 - 21_000 - 1920;
     assert!(others < 10_000, "{json}");
-    let text = String::from_utf8(leaks(&recorded.tape, &[]).stdout).expect("text");
+    let text = text(&recorded.tape);
     assert!(text.contains("grows all through the run"), "{text}");
     assert!(text.contains("library was unloaded afterwards"), "{text}");
 }
@@ -168,7 +174,7 @@ fn what_a_child_inherits_is_its_parents() {
     assert_eq!(child["inherited"], parent["left"]);
     let alone = self::json(&recorded.tape, &["--process", "#1"]);
     assert_eq!(number(&alone, "/callers_in_all"), 1);
-    let text = String::from_utf8(leaks(&recorded.tape, &[]).stdout).expect("text");
+    let text = text(&recorded.tape);
     assert!(text.contains("they are their parents'"), "{text}");
 }
 
@@ -179,7 +185,7 @@ fn of_a_killed_process_it_is_said_and_its_last_part_is_no_leak() {
     assert_eq!(json["processes"][0]["end"], "signal");
     let events = number(&info(&recorded.tape), "/events");
     assert_eq!(number(&json, "/processes/0/ignored_from"), events - events / 10);
-    let text = String::from_utf8(leaks(&recorded.tape, &[]).stdout).expect("text");
+    let text = text(&recorded.tape);
     assert!(text.contains("was ended by signal 9: what is left is what lived then."), "{text}");
     assert!(text.contains("last 10 % of the events"), "{text}");
     caller_of(&self::json(&recorded.tape, &["--ignore-last", "0"]), 3000, 7);

@@ -12,7 +12,10 @@ use heaptape_analyze::suppressions::Suppressions;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::{live, spark, text};
+use crate::{document, live, spark, text};
+
+/// The longest path of a library, in characters.
+const LONGEST_PATH: usize = 200;
 
 /// What was found, and what was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +80,9 @@ pub fn write(
     style: Style,
     verbose: bool,
 ) -> io::Result<()> {
-    writeln!(out, "{}", found.sentence())?;
-    beside(out, found)?;
+    for sentence in std::iter::once(found.sentence()).chain(beside(found)) {
+        document::wrap(out, &text::plain(&sentence), "", style)?;
+    }
     if found.leaks.processes.len() > 1 {
         writeln!(out)?;
         processes(out, found, style)?;
@@ -114,45 +118,47 @@ fn next(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
 }
 
 /// The sentences after the first: what the figure does not hold, and what it means.
-fn beside(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
+fn beside(found: Found<'_>) -> Vec<String> {
     let sums = &found.leaks.sums;
+    let mut sentences = Vec::new();
     if let Some(others) = found.others.filter(|load| load.blocks > 0) {
-        writeln!(out, "Callers that do not grow have {} more.", amount(others))?;
+        sentences.push(format!("Callers that do not grow have {} more.", amount(others)));
     }
-    if let Some(sentence) = unended(&found.leaks.processes) {
-        writeln!(out, "{sentence}")?;
-    }
-    writeln!(out, "{}", ignored(found))?;
+    sentences.extend(unended(&found.leaks.processes));
+    sentences.extend(ignored(found));
     if let Some(suppressions) = found.suppressions {
         let all = suppressions.iter().count() as u64;
         let used = suppressions.iter().filter(|s| s.callers() > 0).count();
-        writeln!(
-            out,
+        sentences.push(format!(
             "Suppressed: {}, by {used} of {}.",
             amount(sums.suppressed),
             text::counted(all, "pattern", "patterns")
-        )?;
+        ));
     }
     if sums.inherited.blocks > 0 {
-        writeln!(
-            out,
+        sentences.push(format!(
             "Not counted, as they are their parents': {} that forked processes began with and did not free.",
             amount(sums.inherited)
-        )?;
+        ));
     }
-    Ok(())
+    sentences
 }
 
 /// Which part of the run was left out of account.
-fn ignored(found: Found<'_>) -> String {
-    let ended = found.leaks.processes.iter().all(|leaver| leaver.fate == Fate::Exited);
+fn ignored(found: Found<'_>) -> Option<String> {
+    let processes = &found.leaks.processes;
+    let all_ended = processes.iter().all(|leaver| leaver.fate == Fate::Exited);
     match found.ignored {
-        Some(LastPart::NOTHING) => {
-            return "Counted to the last event (--ignore-last 0).".to_owned();
-        }
-        None if ended => {
-            return "Counted to the last event, as nothing was cut off (--ignore-last 10% would leave the last part out)."
-                .to_owned();
+        Some(LastPart::NOTHING) => return Some("Counted to the last event.".to_owned()),
+        None if all_ended => {
+            let who = match processes.len() {
+                0 => return None,
+                1 => "the process ended by itself",
+                _ => "all processes ended by themselves",
+            };
+            return Some(format!(
+                "Counted to the last event, as {who} (--ignore-last 10% stops earlier)."
+            ));
         }
         _ => {}
     }
@@ -166,9 +172,9 @@ fn ignored(found: Found<'_>) -> String {
         None => "what did not end by itself",
     };
     let recent = amount(found.leaks.sums.recent);
-    format!(
+    Some(format!(
         "Not counted, as work in progress: {recent}, born in the last {part} of {of} (--ignore-last 0 counts them)."
-    )
+    ))
 }
 
 /// Whose blocks were perhaps not meant to stay.
@@ -262,21 +268,22 @@ fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> 
     let name = text::short_caller(caller.place.as_ref(), caller.address, room);
     writeln!(out, "{head}{}", text::plain(&name))?;
     let levels: Vec<Option<u64>> = kept.at.iter().map(|load| Some(load.bytes)).collect();
-    write!(out, "    {}  {}", spark::line(&levels), growth(kept.growth()))?;
+    let mut line = format!("{}  {}", spark::line(&levels), growth(kept.growth()));
     if !matches!(kept.growth(), Growth::Steady(_)) {
         let sizes: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
-        write!(out, ": {}", sizes.join(", "))?;
+        line.push_str(&format!(": {}", sizes.join(", ")));
     }
-    writeln!(out, "\n    {}; {}", births(kept, several), of_all_made(kept))?;
+    let mut lines = vec![line, format!("{}; {}", births(kept, several), of_all_made(kept))];
     if kept.unloaded.blocks > 0 {
         let library = kept.caller.place.as_ref().map_or("", |place| place.module.path.as_str());
         let which = match kept.unloaded.blocks {
             all if all == kept.left.blocks => "their".to_owned(),
             some => format!("for {} of them the", text::counted(some, "block", "blocks")),
         };
-        writeln!(out, "    {which} library was unloaded afterwards: {}", text::plain(library))?;
+        let library = text::without_middle(&text::plain(library), LONGEST_PATH);
+        lines.push(format!("{which} library was unloaded afterwards: {library}"));
     }
-    Ok(())
+    lines.iter().try_for_each(|line| document::wrap(out, line, "    ", style))
 }
 
 /// When the blocks were born that stay, and their sizes.
@@ -289,15 +296,15 @@ fn births(kept: &Kept, several: bool) -> String {
         return format!("made by {}", birth(&kept.oldest));
     }
     let sizes = match (kept.oldest.size, kept.newest.size) {
-        (first, last) if first == last => format!("the first and the last of {}", Size(first)),
-        (first, last) => format!("the first of {} and the last of {}", Size(first), Size(last)),
+        (first, last) if first == last => format!("first and last of {}", Size(first)),
+        (first, last) => format!("first of {}, last of {}", Size(first), Size(last)),
     };
     format!("made from {} to {}, {sizes}", birth(&kept.oldest), birth(&kept.newest))
 }
 
 fn of_all_made(kept: &Kept) -> String {
     match kept.made.blocks {
-        made if made == kept.left.blocks => "none was freed".to_owned(),
+        made if made == kept.left.blocks => "none freed".to_owned(),
         made => format!("{} made in all", text::counted(made, "block", "blocks")),
     }
 }

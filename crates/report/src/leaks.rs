@@ -242,6 +242,7 @@ fn processes(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
     if found.top > 0 && order.len() > found.top {
         order.sort_by_key(|leaver| (Reverse(leaver.sums.left), leaver.process.number));
         order.truncate(found.top);
+        order.retain(|leaver| leaver.sums.left.blocks > 0);
         order.sort_by_key(|leaver| leaver.process.number);
     }
     let mut table = Table::new(style, &columns).one_line();

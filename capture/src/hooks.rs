@@ -9,7 +9,9 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
-use crate::next::{ENOMEM, Late, UsableSize, early_size, is_early, next, set_errno};
+use crate::early::{early_size, is_early};
+use crate::following::following;
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
@@ -77,8 +79,10 @@ unsafe extern "C" fn realloc_entry(old: *mut u8, size: usize, caller: usize) -> 
     reallocate(Call::Realloc, old, size, caller)
 }
 
-/// libc's, which calls the program's own `realloc` where there is one.
-static REALLOCARRAY: Late = Late::new(c"reallocarray");
+following! {
+    /// libc's, which calls the program's own `realloc` where there is one.
+    static REALLOCARRAY = c"reallocarray"
+}
 
 unsafe extern "C" fn reallocarray_entry(
     old: *mut u8,

@@ -33,6 +33,9 @@ struct Block {
     inherited: bool,
 }
 
+/// The birth of a block; its death, if it came, and the age then; its size.
+type Life = (u64, Option<(u64, u64)>, u64);
+
 /// A process as the model sees it.
 #[derive(Clone, Default)]
 struct Model {
@@ -45,8 +48,7 @@ struct Model {
     newest: HashMap<u32, u64>,
     thread_made: HashMap<u32, Load>,
     freed_of_others: HashMap<u32, Load>,
-    /// Birth, death (none yet), age at death, size.
-    lives: Vec<(u64, Option<(u64, u64)>, u64)>,
+    lives: Vec<Life>,
     place: HashMap<u64, usize>,
     peak: (u64, u64, BTreeMap<u64, Block>),
     /// What was live after each call.

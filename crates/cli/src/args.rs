@@ -12,6 +12,8 @@ use heaptape_analyze::Call;
 use heaptape_analyze::choice::{LastPart, Moment, ProcessChoice, Span};
 use heaptape_report::size;
 
+use crate::output::Stdout;
+
 /// A tape measure and a tape recorder for the memory of Linux programs.
 #[derive(Debug, Parser)]
 #[command(name = "heaptape", version, arg_required_else_help = true, after_help = examples([
@@ -55,10 +57,12 @@ fn without_help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
 
 /// Prints what is wrong, or the help, and ends the process.
 fn leave(error: &clap::Error) -> ! {
-    let written = error.print().and_then(|()| io::stdout().flush());
+    let is_asked_for = !error.use_stderr();
+    let open = if is_asked_for { Stdout::check() } else { Ok(()) };
+    let written = open.and_then(|()| error.print()).and_then(|()| io::stdout().flush());
     let failed = written.err().filter(|why| why.kind() != io::ErrorKind::BrokenPipe);
     let status = match failed {
-        Some(why) if !error.use_stderr() => {
+        Some(why) if is_asked_for => {
             let _ = writeln!(io::stderr(), "heaptape: cannot write to stdout: {why}");
             1
         }
@@ -148,14 +152,14 @@ pub(crate) struct Record {
 /// Say what is on a tape
 #[derive(Debug, Args)]
 #[command(after_help = examples([
-    ("heaptape info ls.tape", "the recording and each of its processes"),
+    ("heaptape info tapes/*.tape", "the recordings and each of their processes"),
     ("heaptape info --json --verify ls.tape", "for a script, after checking every block of the file"),
 ]))]
 pub(crate) struct Info {
-    /// The tape
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// Print JSON (heaptape.tape/1)
+    /// The tape, or several
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON (heaptape.tape/1); of several tapes one document after the other
     #[arg(long)]
     pub(crate) json: bool,
     /// Read the whole tape and check it: every checksum, every count, no two live blocks overlapping
@@ -188,6 +192,8 @@ pub(crate) struct Report {
     /// Print JSON (heaptape.report/1), with all callers and the curves
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
 }
 
 /// List the calls of a process

@@ -1,6 +1,8 @@
-//! What is written to, by name, so that an error says where it happened.
+//! What is written to, by name, so that an error says where it happened; and stdout, which may be closed.
 
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
+
+use heaptape_collect::was_open;
 
 /// A writer whose errors begin with its name; their kind stays.
 pub(crate) struct Named<W> {
@@ -30,5 +32,34 @@ impl<W: Write> Write for Named<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().map_err(|error| self.named(error))
+    }
+}
+
+/// Standard output. Where it was closed when heaptape started, nothing can be written to it: what the
+/// Rust runtime has opened in its place would swallow all.
+pub(crate) struct Stdout(StdoutLock<'static>);
+
+impl Stdout {
+    /// This thread's, until it is dropped.
+    pub(crate) fn lock() -> Stdout {
+        Stdout(io::stdout().lock())
+    }
+
+    /// An error where stdout was closed.
+    pub(crate) fn check() -> io::Result<()> {
+        const STDOUT: i32 = 1;
+        let closed = || io::Error::other("it was closed when heaptape started");
+        was_open(STDOUT).then_some(()).ok_or_else(closed)
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Stdout::check()?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

@@ -26,13 +26,82 @@ fn the_same(file: &Path, command: &[&OsStr], variables: &[(&str, &OsStr)]) -> (V
     (info, outcome)
 }
 
+/// Why the one process is named.
+fn the_reason(info: &Value) -> &str {
+    let uncovered = info["uncovered"].as_array().expect("a list");
+    assert_eq!(uncovered.len(), 1, "{info}");
+    assert_eq!(uncovered[0]["pid"], info["processes"][0]["pid"], "{info}");
+    uncovered[0]["why"].as_str().expect("a reason")
+}
+
+/// Records deepbound.c; what `info` says of it, in JSON and in words.
+fn deepbound(how: &str, code: i32) -> (Value, [String; 2]) {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let (program, library) = (program("deepbound"), library("plugin"));
+    let command = [program.as_os_str(), library.as_os_str(), OsStr::new(how)];
+    let outcome = run(&mut record(&file, &[], &command));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (code, ""), "{how}");
+    let info = tape::info(&file);
+    assert_eq!((&info["complete"], &info["lost"]), (&true.into(), &0.into()), "{info}");
+    let words = |command: &str| {
+        let outcome = run(heaptape([command]).arg(&file));
+        let text = String::from_utf8(outcome.stdout).expect("text");
+        // Where its lines end does not matter.
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    (info, ["info", "report"].map(words))
+}
+
+#[test]
+fn a_library_that_binds_to_itself_is_named_next_to_what_comes_of_it() {
+    let library = library("plugin").to_string_lossy().into_owned();
+    // How, unknown frees, whether there are order faults.
+    for (how, unknown, faults) in
+        [("own", 0, false), ("free", 1000, false), ("realloc", 1000, false), ("drop", 0, true)]
+    {
+        let (info, words) = deepbound(how, 0);
+        let why = the_reason(&info);
+        assert!(why.starts_with(&format!("{library} was loaded with RTLD_DEEPBIND")), "{why}");
+        assert_eq!(tape::number(&info, "/unknown_frees"), unknown, "{how}: {info}");
+        let found = tape::number(&info, "/order_faults");
+        assert_eq!((1..1000).contains(&found), faults, "{how}: {found} faults");
+        // The sentence behind the counts, and the library in the table below.
+        for words in words {
+            let is_told = words.contains("These are of processes with calls that were not seen");
+            assert_eq!(is_told, unknown > 0 || faults, "{how}: {words}");
+            assert!(words.contains("RTLD_DEEPBIND"), "{how}: {words}");
+        }
+    }
+}
+
+#[test]
+fn what_was_not_loaded_with_rtld_deepbind_after_all_is_not_named() {
+    let (info, words) = deepbound("missing", 0);
+    tape::assert_sound(&info);
+    assert_eq!(info["uncovered"], Value::Array(Vec::new()), "{info}");
+    assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+    assert!(words.iter().all(|words| !words.contains("not seen")), "{words:?}");
+}
+
+#[test]
+fn a_library_that_binds_to_itself_is_named_when_its_process_is_killed() {
+    let (info, _) = deepbound("killed", 137);
+    let why = the_reason(&info);
+    assert!(why.contains("plugin was to be loaded with RTLD_DEEPBIND: if it was"), "{why}");
+}
+
 #[test]
 fn a_library_in_a_namespace_of_its_own_calls_its_own_libc() {
     let (folder, program, library) = (scratch(), program("namespaced"), library("plugin"));
     let file = folder.path().join("x.tape");
-    let command = [program.as_os_str(), library.as_os_str()];
-    let (info, _) = the_same(&file, &command, &[]);
+    let outcome = run(&mut record(&file, &[], &[program.as_os_str(), library.as_os_str()]));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    let info = tape::info(&file);
+    tape::assert_sound(&info);
     assert_eq!(tape::number(&info, "/unknown_frees"), 0, "{info}");
+    let why = the_reason(&info);
+    assert!(why.contains(&*library.to_string_lossy()) && why.contains("dlmopen"), "{why}");
     let (mut own, mut theirs) = (0, 0);
     tape::rows(&file, |row| {
         own += u64::from((5000..5150).contains(&row.size) && !row.is_release());
@@ -150,4 +219,32 @@ fn paths_with_blanks_and_colons() {
     let (info, _) = the_same(&file, &command, &[("PATH", &path.join(OsStr::new(":")))]);
     assert_eq!(tape::number(&info, "/processes/1/events"), 900, "{info}");
     assert!(run(&mut heaptape(["capture-path"])).code() == 0);
+}
+
+#[test]
+fn a_first_call_while_another_thread_loads_a_library_does_not_wait_for_it() {
+    let (folder, program, library) = (scratch(), program("gated"), library("gate"));
+    let file = folder.path().join("x.tape");
+    let (_, outcome) = the_same(&file, &[program.as_os_str(), library.as_os_str()], &[]);
+    assert_eq!(outcome.code(), 7);
+}
+
+#[test]
+fn each_library_is_listed_once_however_many_are_loaded_and_unloaded() {
+    const COUNT: usize = 60;
+    let (folder, program, library) = (scratch(), program("loads"), library("gate"));
+    let file = folder.path().join("x.tape");
+    for i in 0..COUNT {
+        fs::copy(&library, folder.path().join(format!("{i}.so"))).expect("a copy");
+    }
+    let count = COUNT.to_string();
+    let command = [program.as_os_str(), folder.path().as_os_str(), OsStr::new(&count)];
+    the_same(&file, &command, &[]);
+    let listing = run(heaptape(["events", "--notes", "--json"]).arg(&file)).json();
+    let notes = |kind: &str| {
+        let items = listing["events"].as_array().expect("a list").iter();
+        items.filter(|item| item["note"] == kind).count()
+    };
+    assert!((COUNT..COUNT + 20).contains(&notes("module")), "{}", notes("module"));
+    assert_eq!(notes("module_gone"), COUNT);
 }

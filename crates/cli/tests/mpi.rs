@@ -358,3 +358,115 @@ fn one_recorded_rank_among_others_is_enough() {
         assert_eq!(of_ranks(&info).next().map(|p| number(p, "/mpi/size")), Some(2));
     }
 }
+
+#[test]
+fn processes_that_ranks_spawn_are_recorded_with_their_own_calls() {
+    for job in jobs("spawning") {
+        let plain = job.run(How::Plain, 2, &[]);
+        if plain.outcome.code() != 0 {
+            skip(&format!("{}'s mpirun spawns nothing here, also without us", job.mpi));
+            continue;
+        }
+        // All of them in the launcher's one recording.
+        let left = job.run(How::Outside, 2, &[]);
+        assert_eq!(left.outcome.code(), 0, "{}", left.outcome.stderr_text());
+        let info = tape::info(&left.tapes[0]);
+        tape::assert_sound(&info);
+        assert_eq!(info["uncovered"], serde_json::json!([]), "{info}");
+        let mut ranks: Vec<u64> = of_ranks(&info).map(|p| number(p, "/rank")).collect();
+        ranks.sort_unstable();
+        assert_eq!((ranks, left.truth.len()), (vec![0, 0, 1, 1], 4), "{info}");
+        let found = compare::differences(&left.tapes[0], &info, &job.program, &left.truth);
+        assert!(found.is_empty(), "{}: {}", job.mpi, found.join("\n"));
+    }
+}
+
+#[test]
+fn processes_that_ranks_spawn_join_where_their_command_says_so() {
+    for job in jobs("spawning") {
+        if job.run(How::Plain, 2, &[]).outcome.code() != 0 {
+            skip(&format!("{}'s mpirun spawns nothing here, also without us", job.mpi));
+            continue;
+        }
+        // Without `record --join` of their own they are on no tape.
+        let left = job.run(How::Joined, 2, &[]);
+        assert_eq!((left.outcome.code(), left.tapes.len()), (0, 1), "{:?}", left.tapes);
+        assert_eq!(of_ranks(&tape::info(&left.tapes[0])).count(), 2);
+
+        let folder = scratch();
+        let mut command = job.command(How::Joined, folder.path(), 2, &[]);
+        command.args([HEAPTAPE, "record", "--quiet", "--join", "-o"]);
+        command.arg(folder.path().join("tapes")).arg("--").arg(&job.program);
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let left = Left::of(outcome, folder);
+        let mut told = 0;
+        for file in &left.tapes {
+            let info = tape::info(file);
+            tape::assert_sound(&info);
+            let pids: Vec<u64> = of_ranks(&info).map(|p| number(p, "/pid")).collect();
+            let its = left.truth.iter().filter(|line| pids.contains(&line.pid));
+            let its: Vec<truth::Line> = its.cloned().collect();
+            told += its.len();
+            let found = compare::differences(file, &info, &job.program, &its);
+            assert!(found.is_empty(), "{}: {}", job.mpi, found.join("\n"));
+        }
+        assert_eq!((told, left.truth.len()), (4, 4), "{:?}", left.tapes);
+    }
+}
+
+/// What a launcher calls to start a daemon on a host: here a process with that host's name.
+const HOST: &str = "#!/bin/sh
+while [ \"${1#-}\" != \"$1\" ]; do shift; done
+host=$1; shift
+exec unshare --uts sh -c \"echo $host >/proc/sys/kernel/hostname; $*\"
+";
+
+#[test]
+fn a_job_on_two_hosts_leaves_a_tape_of_each_in_one_directory() {
+    let may_unshare = run(Command::new("unshare").args(["--uts", "true"])).code() == 0;
+    if !rustix::process::geteuid().is_root() || !may_unshare {
+        return skip("only root can give a process a host name of its own");
+    }
+    for job in jobs("ranks") {
+        let folder = scratch();
+        let agent = folder.path().join("on-host");
+        fs::write(&agent, HOST).expect("a script");
+        let status = Command::new("chmod").arg("+x").arg(&agent).status().expect("chmod");
+        assert!(status.success());
+        let agent = agent.to_str().expect("a path in UTF-8");
+        let options = match job.mpi {
+            "openmpi" => {
+                vec!["--mca", "plm_rsh_agent", agent, "-host", "nodea:2,nodeb:2", "--oversubscribe"]
+            }
+            _ => vec!["-launcher", "ssh", "-launcher-exec", agent, "-hosts", "nodea,nodeb"],
+        };
+        let mut command = Command::new(format!("mpirun.{}", job.mpi));
+        command.args(options).args(["-n", "4", HEAPTAPE, "record", "--quiet", "--join", "-o"]);
+        command.arg(folder.path().join("tapes")).arg("--").arg(&job.program).arg("exchange");
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        command.env("TRUTH", folder.path().join("truth")).env_remove("LD_PRELOAD");
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code(), 0, "{}: {}", job.mpi, outcome.stderr_text());
+        let tapes = tape::all_in(&folder.path().join("tapes"));
+        assert_eq!(tapes.len(), 2, "{}: {tapes:?}", job.mpi);
+        let mut all = Vec::new();
+        for (file, host) in tapes.iter().zip(["nodea", "nodeb"]) {
+            let info = tape::info(file);
+            tape::assert_sound(&info);
+            assert_eq!(info["host"], host, "{}: {info}", job.mpi);
+            let ranks: Vec<u64> = of_ranks(&info).map(|p| number(p, "/rank")).collect();
+            assert_eq!(ranks.len(), 2, "{}: {info}", job.mpi);
+            assert!(of_ranks(&info).all(|p| number(p, "/mpi/size") == 4), "{info}");
+            all.extend(ranks);
+        }
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3], "{}", job.mpi);
+        // The two are one job to who reads them together.
+        let words = run(heaptape(["info"]).args(&tapes));
+        let words = String::from_utf8_lossy(&words.stdout).into_owned();
+        for host in ["nodea", "nodeb"] {
+            assert!(words.contains(&format!("It was made on {host}")), "{}: {words}", job.mpi);
+        }
+    }
+}

@@ -122,7 +122,9 @@ fn a_long_name_is_cut_on_a_terminal_only() {
     let recorded = Recorded::new();
     let print = |args: &[&str], columns: Option<&str>| {
         let mut command = heaptape(args);
-        columns.iter().for_each(|width| drop(command.env("COLUMNS", width)));
+        if let Some(width) = columns {
+            command.env("COLUMNS", width);
+        }
         let outcome = run(command.env_remove("TERM").arg(&recorded.tape));
         String::from_utf8(outcome.stdout).expect("text")
     };

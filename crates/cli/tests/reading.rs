@@ -213,3 +213,20 @@ fn help_is_had_in_every_way_and_must_be_written() {
         assert!(one_sentence(&outcome).contains("cannot write to stdout"), "{words:?}");
     }
 }
+
+#[test]
+fn several_tapes_are_told_one_after_the_other_and_a_bad_one_hides_no_other() {
+    let folder = scratch();
+    let (good, missing) = (early(folder.path()), folder.path().join("missing.tape"));
+    let outcome = run(heaptape(["info"]).args([&good, &missing, &good]));
+    assert_eq!(outcome.code(), 1, "{}", outcome.stderr_text());
+    assert!(one_sentence(&outcome).contains("missing.tape"));
+    let words = String::from_utf8(outcome.stdout).expect("text");
+    assert_eq!(words.matches("is a recording of").count(), 2, "{words}");
+    let outcome = run(heaptape(["info", "--json"]).args([&good, &good]));
+    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    let documents = serde_json::Deserializer::from_slice(&outcome.stdout).into_iter();
+    let documents: Vec<serde_json::Value> = documents.map(|d| d.expect("JSON")).collect();
+    assert_eq!(documents.len(), 2);
+    assert!(documents.iter().all(|d| d["schema"] == "heaptape.tape/1" && d["events"] == 4));
+}

@@ -243,34 +243,6 @@ fn libraries_loaded_and_unloaded() {
     exact(&program("plugged"), &[library("plugin").as_os_str()], 0, 1);
 }
 
-/// Records deepbound.c; the tape and how many of its frees, unknown or not, there are.
-fn deepbound(how: &str) -> Value {
-    let folder = scratch();
-    let file = folder.path().join("x.tape");
-    let (program, library) = (program("deepbound"), library("plugin"));
-    let command = [program.as_os_str(), library.as_os_str(), OsStr::new(how)];
-    let outcome = run(&mut record(&file, &[], &command));
-    assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""), "{how}");
-    let info = tape::info(&file);
-    assert_eq!((&info["complete"], &info["lost"]), (&true.into(), &0.into()), "{info}");
-    info
-}
-
-#[test]
-fn blocks_of_a_library_that_binds_to_itself_are_unknown_frees() {
-    for how in ["free", "realloc"] {
-        let info = deepbound(how);
-        tape::assert_sound(&info);
-        assert_eq!(tape::number(&info, "/unknown_frees"), 1000, "{how}: {info}");
-    }
-}
-
-#[test]
-fn blocks_that_such_a_library_frees_are_faults_where_their_place_is_used_again() {
-    let faults = tape::number(&deepbound("drop"), "/order_faults");
-    assert!((1..1000).contains(&faults), "{faults} faults");
-}
-
 #[test]
 fn a_static_program_runs_and_is_named_as_not_covered() {
     let folder = scratch();

@@ -1,5 +1,5 @@
 //! What of a covered process's calls passes the capture library by, as the library itself has found
-//! when it was loaded. Such a process is named on the tape, whatever else is recorded of it.
+//! when it was loaded, as its file shows, and because of libraries that came later. Such a process is named on the tape, whatever else is recorded of it.
 
 use heaptape_tape::{Error, Uncovered};
 use heaptape_wire::process::{Gap, ProcessSlot};
@@ -32,7 +32,7 @@ impl Recorder {
         if process.is_being_inspected {
             return Ok(());
         }
-        let reasons = [process.said.take(), process.gap.take()];
+        let reasons = [process.said.take(), process.gap.take(), process.apart.take_reason()];
         let why = reasons.into_iter().flatten().collect::<Vec<_>>().join("; ");
         if why.is_empty() {
             return Ok(());

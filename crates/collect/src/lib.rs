@@ -12,6 +12,7 @@
 //! checks: an index or a length from there is never trusted.
 
 mod admit;
+mod apart;
 mod arch;
 mod arena;
 mod budget;
@@ -37,6 +38,7 @@ mod probe;
 mod process;
 mod record;
 mod recorder;
+mod refusal;
 mod room;
 mod sample;
 mod signals;
@@ -48,6 +50,7 @@ pub use error::Error;
 pub use exit::Exit;
 pub use join::{Joining, join};
 pub use launch::Launch;
+pub use limits::was_open;
 pub use output::Output;
 pub use probe::{SHARED_BYTES, features};
 pub use record::{Outcome, Recording, Watch, record};

@@ -1,5 +1,5 @@
 //! Where the commands of one job meet on a host: an abstract socket whose name follows from the user,
-//! the directory and the job. Who binds it first starts the recording; the others are told its session.
+//! the directory, the host's name and the job. Who binds it first starts the recording; the others are told its session.
 //!
 //! ```text
 //! wrapper ──its command line, its stderr──▶ recording
@@ -84,8 +84,10 @@ impl Place {
         let meta = directory
             .metadata()
             .map_err(|source| Error::Output { path: directory.to_owned(), source })?;
+        // Containers may be hosts of their own, with names of their own, and share one network.
+        let host = heaptape_proc::read::hostname().unwrap_or_default();
         let mut hasher = DefaultHasher::new();
-        (meta.dev(), meta.ino(), job, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        (meta.dev(), meta.ino(), host, job, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
         let uid = rustix::process::getuid().as_raw();
         let name = format!("heaptape-join-{uid}-{:016x}", hasher.finish());
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())

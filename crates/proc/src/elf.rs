@@ -89,7 +89,10 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linkage {
     /// It names no dynamic loader: nothing can be preloaded.
-    Static,
+    Static {
+        /// Whether a note says that Go's linker made it.
+        is_go: bool,
+    },
     /// It is loaded by a dynamic loader.
     Dynamic {
         /// The loader's path.
@@ -239,7 +242,7 @@ fn form(e_type: u16, target: &Target, dynamic: &Dynamic) -> Form {
     match e_type {
         ET_EXEC => Form::Executable,
         // A static PIE has no loader, and a flag.
-        ET_DYN if dynamic.is_pie || target.linkage != Linkage::Static => Form::Pie,
+        ET_DYN if dynamic.is_pie || matches!(target.linkage, Linkage::Dynamic { .. }) => Form::Pie,
         ET_DYN => Form::Library,
         ET_REL => Form::Object,
         ET_CORE => Form::Core,
@@ -252,14 +255,19 @@ fn linkage<'data, H: FileHeader, R: ReadRef<'data>>(
     endian: H::Endian,
     data: R,
 ) -> object::Result<Linkage> {
+    let mut is_go = false;
     for header in header.program_headers(endian, data)? {
+        let mut notes = header.notes(endian, data).ok().flatten();
+        while let Some(note) = notes.as_mut().and_then(|notes| notes.next().ok().flatten()) {
+            is_go |= note.name() == b"Go";
+        }
         if let Some(loader) = header.interpreter(endian, data)? {
             let loader = PathBuf::from(OsString::from_vec(loader.to_vec()));
             let libc = libc_of(&loader);
             return Ok(Linkage::Dynamic { loader, libc });
         }
     }
-    Ok(Linkage::Static)
+    Ok(Linkage::Static { is_go })
 }
 
 fn libc_of(loader: &Path) -> Libc {

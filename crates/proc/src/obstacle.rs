@@ -52,7 +52,7 @@ impl Obstacle {
     pub fn of(target: &Target) -> Option<Obstacle> {
         match &target.linkage {
             _ if !target.is_ours() => Some(Obstacle::Architecture(target.architecture())),
-            Linkage::Static => Some(Obstacle::Static { is_go: false }),
+            Linkage::Static { is_go } => Some(Obstacle::Static { is_go: *is_go }),
             Linkage::Dynamic { libc: Libc::Glibc, .. } => None,
             Linkage::Dynamic { libc, loader } => {
                 Some(Obstacle::Libc { libc: *libc, loader: loader.clone() })
@@ -63,9 +63,6 @@ impl Obstacle {
     /// What all of an ELF file shows: [`Obstacle::of`] with the reason that lies deeper.
     pub fn of_elf(elf: &Elf) -> Option<Obstacle> {
         match (elf.form, Obstacle::of(&elf.target)) {
-            (Form::Executable | Form::Pie, Some(Obstacle::Static { .. })) => {
-                Some(Obstacle::Static { is_go: elf.go_build_id.is_some() })
-            }
             (Form::Executable | Form::Pie, obstacle) => obstacle,
             (_, Some(other @ Obstacle::Architecture(_))) => Some(other),
             (form, _) => Some(Obstacle::NotProgram(form)),
@@ -258,9 +255,9 @@ mod tests {
         let phrase = |elf: &Elf| Obstacle::of_elf(elf).map(|o| o.to_string()).unwrap_or_default();
         assert!(phrase(&changed).contains("another architecture than x86-64 (i386)"));
         changed = elf();
-        changed.target.linkage = Linkage::Static;
+        changed.target.linkage = Linkage::Static { is_go: false };
         assert!(phrase(&changed).contains("statically linked"));
-        changed.go_build_id = Some("id".into());
+        changed.target.linkage = Linkage::Static { is_go: true };
         assert!(phrase(&changed).contains("Go"));
         changed.form = Form::Library;
         assert!(phrase(&changed).contains("a shared library, and no program"));

@@ -46,11 +46,11 @@ impl<W: Write> Csv<W> {
         Ok(Csv { writer, record: csv::ByteRecord::new(), digits: itoa::Buffer::new() })
     }
 
-    /// Writes a call of the process with this number and process id.
-    pub fn row(&mut self, process: u32, pid: u32, row: &Row) -> io::Result<()> {
+    /// Writes a call of the process with this number and process id, which is empty where it is not known.
+    pub fn row(&mut self, process: u32, pid: Option<u32>, row: &Row) -> io::Result<()> {
         self.record.clear();
         self.number(Some(u64::from(process)));
-        self.number(Some(u64::from(pid)));
+        self.number(pid.map(u64::from));
         self.number(Some(row.index));
         self.number(Some(row.time));
         self.number(Some(u64::from(row.thread)));
@@ -202,8 +202,8 @@ mod tests {
             ..realloc.clone()
         };
         let mut csv = Csv::new(Vec::new()).unwrap();
-        csv.row(0, 77, &realloc).unwrap();
-        csv.row(1, 78, &free).unwrap();
+        csv.row(0, Some(77), &realloc).unwrap();
+        csv.row(1, None, &free).unwrap();
         let text = String::from_utf8(csv.finish().unwrap()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], COLUMNS.join(","));
@@ -211,6 +211,6 @@ mod tests {
             lines[1],
             "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\""
         );
-        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
+        assert_eq!(lines[2], "1,,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
     }
 }

@@ -28,13 +28,13 @@ fn document(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 #[derive(Serialize)]
 pub(crate) struct ProcessName<'a> {
     number: u32,
-    pid: u32,
+    pid: Option<u32>,
     rank: Option<u32>,
     command: &'a [String],
 }
 
 impl<'a> ProcessName<'a> {
     pub(crate) fn of(p: &'a ProcessSummary) -> ProcessName<'a> {
-        ProcessName { number: p.number.0, pid: p.pid, rank: p.rank, command: &p.command }
+        ProcessName { number: p.number.0, pid: p.known_pid(), rank: p.rank, command: &p.command }
     }
 }

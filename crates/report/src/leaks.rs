@@ -249,7 +249,7 @@ fn processes(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
     for leaver in &order {
         table.row([
             leaver.process.number.to_string(),
-            leaver.process.pid.to_string(),
+            text::or_dash(leaver.process.known_pid()),
             Size(leaver.sums.left.bytes).to_string(),
             Count(leaver.sums.left.blocks).to_string(),
             fate(leaver),

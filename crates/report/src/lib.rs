@@ -24,6 +24,7 @@ pub mod size;
 pub mod spark;
 pub mod table;
 pub mod text;
+mod unseen;
 
 pub use error::Error;
 pub use table::Style;

@@ -64,7 +64,7 @@ fn csv(tape: &Tape, args: &Export, out: impl Write, terminal: &Terminal) -> Resu
                 progress.event();
                 let mut row = Row::of(event, modules);
                 names.complete(&mut row.place);
-                csv.row(process.number.0, process.pid, &row)?;
+                csv.row(process.number.0, process.known_pid(), &row)?;
             }
         }
     }

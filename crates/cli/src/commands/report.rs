@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use heaptape_analyze::account::Account;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::overview::Overview;
+use heaptape_analyze::sites::Origin;
 use heaptape_analyze::{ProcessSummary, findings};
 use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
@@ -14,6 +15,7 @@ use heaptape_report::{document, json, text};
 
 use super::open;
 use crate::args::Report;
+use crate::names::Names;
 use crate::terminal::Terminal;
 
 /// The width of plots where the output has none of its own, and the largest.
@@ -30,7 +32,13 @@ pub(crate) fn run(args: &Report, terminal: &Terminal) -> Result<ExitCode> {
         let mut progress = terminal.progress(Account::reads(&chosen), false);
         Account::of(&tape, &chosen, &mut callers, &mut |more| progress.events(more))
     };
-    let account = account.with_context(|| name.clone())?;
+    let mut account = account.with_context(|| name.clone())?;
+    let mut names = Names::new(&args.sysroot, &tape)?;
+    for site in &mut account.sites {
+        if let Origin::Caller { place, .. } = &mut site.origin {
+            names.complete(place);
+        }
+    }
     let findings = findings::of(&account);
     let style = terminal.style();
     let width = if style.width == UNLIMITED { PLOT_WIDTH.0 } else { style.width.min(PLOT_WIDTH.1) };

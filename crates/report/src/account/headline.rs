@@ -8,7 +8,7 @@ use heaptape_analyze::findings::{Finding, Growth, Spike};
 use super::Figures;
 use crate::document::Part;
 use crate::size::{Count, Millis, Size};
-use crate::text;
+use crate::{text, unseen};
 
 pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let command = &figures.overview.summary.header.command;
@@ -50,6 +50,9 @@ fn recording(figures: &Figures<'_>) -> String {
     }
     let (lost, faults, unknown) = (Count(s.lost), Count(s.order_faults), Count(s.unknown_frees));
     words += &format!(". Lost events: {lost}. Order faults: {faults}. Unknown frees: {unknown}.");
+    if let Some(sentence) = unseen::faults(s) {
+        words += &format!(" {sentence}");
+    }
     if !s.uncovered.is_empty() {
         let count = text::counted(s.uncovered.len() as u64, "process was", "processes were");
         words += &format!(" {count} not recorded, or only in part: see the end.");
@@ -88,7 +91,7 @@ fn peak(figures: &Figures<'_>) -> String {
         let blocks = text::counted(blocks, "block", "blocks");
         words += &format!(" in {blocks} ({} usable)", Size(usable));
     }
-    let share = |part, whole| text::share(part, whole);
+
     words += &match at {
         Some(at) => {
             let calls = account.events();
@@ -96,13 +99,16 @@ fn peak(figures: &Figures<'_>) -> String {
                 ", after call {} at {} ({} of the calls)",
                 Count(at),
                 Millis(time),
-                share(at + 1, calls)
+                text::share(at + 1, calls)
             )
         }
         None => {
             let since = time.saturating_sub(account.time.start);
             let (from, to) = (Millis(time), Millis(time + within));
-            format!(", between {from} and {to} ({} of the run)", share(since, account.duration()))
+            format!(
+                ", between {from} and {to} ({} of the run)",
+                text::share(since, account.duration())
+            )
         }
     };
     let at_peak =

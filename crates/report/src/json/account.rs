@@ -37,7 +37,7 @@ struct ReportDocument<'a> {
     bins: Vec<BinPart>,
     groups: Vec<GroupPart>,
     all: TrafficPart,
-    callers: Vec<SitePart>,
+    callers: Vec<SitePart<'a>>,
     modules: Vec<ModulePart>,
     lives: LivesPart,
     reallocs: ReallocsPart,
@@ -48,14 +48,14 @@ struct ReportDocument<'a> {
 
 #[derive(Serialize)]
 struct UncoveredPart<'a> {
-    pid: u32,
+    pid: Option<u32>,
     command: &'a [String],
     why: &'a str,
 }
 
 impl<'a> UncoveredPart<'a> {
     fn of(u: &'a Uncovered) -> UncoveredPart<'a> {
-        UncoveredPart { pid: u.pid, command: &u.command, why: &u.why }
+        UncoveredPart { pid: u.known_pid(), command: &u.command, why: &u.why }
     }
 }
 
@@ -246,25 +246,27 @@ impl DeedsPart {
 }
 
 #[derive(Serialize)]
-struct SitePart {
+struct SitePart<'a> {
     caller: String,
     module: Option<String>,
     offset: Option<u64>,
+    function: Option<&'a str>,
     inherited: bool,
     #[serde(flatten)]
     deeds: DeedsPart,
 }
 
-impl SitePart {
-    fn of(site: &Site, figures: &Figures<'_>) -> SitePart {
-        let offset = match &site.origin {
-            Origin::Caller { place: Some(place), .. } => Some(place.offset),
-            _ => None,
+impl<'a> SitePart<'a> {
+    fn of(site: &'a Site, figures: &Figures<'_>) -> SitePart<'a> {
+        let place = match &site.origin {
+            Origin::Caller { place, .. } => place.as_ref(),
+            Origin::Inherited => None,
         };
         SitePart {
             caller: (figures.name)(&site.origin),
             module: site.origin.module().map(str::to_owned),
-            offset,
+            offset: place.map(|place| place.offset),
+            function: place.and_then(|place| place.function.as_deref()),
             inherited: site.origin == Origin::Inherited,
             deeds: DeedsPart::of(&site.deeds),
         }
@@ -359,7 +361,7 @@ impl PointPart {
 #[derive(Serialize)]
 struct ProcessPart<'a> {
     number: u32,
-    pid: u32,
+    pid: Option<u32>,
     rank: Option<u32>,
     command: &'a [String],
     events: u64,
@@ -389,7 +391,7 @@ impl<'a> ProcessPart<'a> {
         });
         ProcessPart {
             number: p.number.0,
-            pid: p.pid,
+            pid: p.known_pid(),
             rank: p.rank,
             command: &p.command,
             events: p.events,

@@ -364,7 +364,7 @@ fn program_part(f: &program::Findings) -> ProgramPart<'_> {
 
 fn elf(elf: &Elf) -> ElfPart<'_> {
     let (linkage, loader, libc) = match &elf.target.linkage {
-        Linkage::Static => ("static", None, None),
+        Linkage::Static { .. } => ("static", None, None),
         Linkage::Dynamic { loader, libc } => {
             let libc = match libc {
                 Libc::Glibc => Some("glibc"),

@@ -226,7 +226,7 @@ fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
 }
 
 /// The even points of a length, the last of them its end.
-fn evens(range: &Range<u64>) -> Vec<u64> {
+pub(crate) fn evens(range: &Range<u64>) -> Vec<u64> {
     let (start, length) = (range.start, range.end - range.start);
     let part = |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
     (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()

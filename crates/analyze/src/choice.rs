@@ -173,6 +173,53 @@ impl FromStr for Moment {
     }
 }
 
+/// The last part of the run of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastPart {
+    /// So many thousandths of its events.
+    Permille(u16),
+    /// So many events.
+    Events(u64),
+    /// What happened in so many milliseconds.
+    Millis(u64),
+}
+
+impl LastPart {
+    /// No part at all.
+    pub const NOTHING: LastPart = LastPart::Events(0);
+}
+
+impl fmt::Display for LastPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LastPart::Permille(n) if n % 10 == 0 => write!(f, "{} %", n / 10),
+            LastPart::Permille(n) => write!(f, "{}.{} %", n / 10, n % 10),
+            LastPart::Events(n) => n.fmt(f),
+            LastPart::Millis(n) => write!(f, "{}.{:03} s", n / 1000, n % 1000),
+        }
+    }
+}
+
+impl FromStr for LastPart {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let part = if let Some(percent) = text.strip_suffix('%') {
+            let permille = percent.trim().parse::<f64>().ok().map(|n| (n * 10.0).round());
+            // Also turns away NaN and infinity.
+            let permille = permille.filter(|n| (0.0..=1000.0).contains(n));
+            permille.map(|n| LastPart::Permille(n as u16))
+        } else {
+            match text.parse() {
+                Ok(Moment::Index(events)) => Some(LastPart::Events(events)),
+                Ok(Moment::Millis(millis)) => Some(LastPart::Millis(millis)),
+                _ => None,
+            }
+        };
+        part.ok_or_else(|| Error::PartText(text.to_owned()))
+    }
+}
+
 /// `text` times `unit` milliseconds, rounded; times are coarse, so a double is exact enough.
 fn millis(text: &str, unit: u64) -> Option<u64> {
     let number = text.trim().parse::<f64>().ok()?;
@@ -245,6 +292,25 @@ mod tests {
         assert_eq!(Span::around(20, 10).within(100), 10..31);
         assert_eq!(Span::around(3, 10).within(8), 0..8);
         assert_eq!(Span::around(u64::MAX, 10).within(8), 8..8);
+    }
+
+    #[test]
+    fn last_parts() {
+        for (text, part, shown) in [
+            ("10%", LastPart::Permille(100), "10 %"),
+            ("2.5 %", LastPart::Permille(25), "2.5 %"),
+            ("100%", LastPart::Permille(1000), "100 %"),
+            ("0", LastPart::NOTHING, "0"),
+            ("500", LastPart::Events(500), "500"),
+            ("1.5s", LastPart::Millis(1500), "1.500 s"),
+            ("80ms", LastPart::Millis(80), "0.080 s"),
+        ] {
+            assert_eq!(text.parse().ok(), Some(part), "{text}");
+            assert_eq!(part.to_string(), shown);
+        }
+        for text in ["", "%", "101%", "-1%", "nan%", "peak", "end", "-5", "10 percent"] {
+            assert!(text.parse::<LastPart>().is_err(), "{text:?}");
+        }
     }
 
     #[test]

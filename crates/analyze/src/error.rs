@@ -33,6 +33,21 @@ pub enum Error {
     /// A text is no moment.
     #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
     MomentText(String),
+    /// A text is no part of a run.
+    #[error(
+        "'{0}' is no part of a run: give percent of the events such as 10%, a number of events, or a time such as 2s."
+    )]
+    PartText(String),
+    /// A line of a suppression file is none.
+    #[error(
+        "Line {line} is no suppression: '{text}'; it must be leak:PATTERN, empty, or a comment after #."
+    )]
+    Suppression {
+        /// Its number, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

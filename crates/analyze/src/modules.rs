@@ -213,6 +213,11 @@ impl Modules {
         changes
     }
 
+    /// Whether a module that was found here was unloaded, as far as the lists tell.
+    pub fn is_unloaded(&self, module: &Arc<Module>) -> bool {
+        self.unloaded.iter().any(|u| Arc::ptr_eq(&u.module, module))
+    }
+
     /// The module that `address` belonged to at event number `index`, once all notes are taken in.
     pub fn find(&self, address: u64, index: u64) -> Option<Place> {
         let module = self
@@ -301,6 +306,8 @@ mod tests {
         m.note(20, &module(0, 0x1000, 0x2000, "exe"));
         m.note(20, &end());
         assert_eq!(path_at(&m, 0x5900, 9).as_deref(), Some("one"));
+        let unloaded = |address, index| m.is_unloaded(&m.find(address, index).unwrap().module);
+        assert!(unloaded(0x5900, 9) && !unloaded(0x1000, 9) && !unloaded(0x5900, 20));
         // It was loaded some time after the list at 10.
         assert_eq!(path_at(&m, 0x6900, 9), None);
         assert_eq!(path_at(&m, 0x6900, 10).as_deref(), Some("two"));

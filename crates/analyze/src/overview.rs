@@ -104,8 +104,9 @@ fn check(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
     Ok(verdict)
 }
 
-/// Ids are used again when a process has been waited for, but then it has an exit status.
-fn is_replaced(summary: &Summary, process: &ProcessSummary) -> bool {
+/// Whether a process ended by an exec: a later one of the tape has its id. Ids are used again when a process has
+/// been waited for, but then it has an exit status.
+pub(crate) fn is_replaced(summary: &Summary, process: &ProcessSummary) -> bool {
     let later = |p: &ProcessSummary| {
         p.known_pid().is_some() && p.pid == process.pid && p.number > process.number
     };

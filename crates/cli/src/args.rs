@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use heaptape_analyze::Call;
-use heaptape_analyze::choice::{Moment, ProcessChoice, Span, Window};
+use heaptape_analyze::choice::{LastPart, Moment, ProcessChoice, Span, Window};
 use heaptape_analyze::curves::Figure;
 use heaptape_analyze::timeline;
 use heaptape_report::size;
@@ -111,6 +111,8 @@ pub(crate) enum Command {
     Report(Report),
     Events(Events),
     Live(Live),
+    Leaks(Leaks),
+    Diff(Diff),
     Export(Export),
     Doctor(Doctor),
     CapturePath(CapturePath),
@@ -327,6 +329,84 @@ pub(crate) enum By {
     Caller,
     /// The size class.
     Bin,
+}
+
+/// Say what is never freed, by caller, and whether it grows
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape leaks server.tape --growing", "who keeps more and more"),
+    ("heaptape leaks test.tape --suppress known.supp --check", "for a script: status 1 if anything else is left"),
+]))]
+pub(crate) struct Leaks {
+    /// The tape
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all
+    #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
+    pub(crate) process: ProcessChoice,
+    /// Do not count blocks born in the last part of each process's run, as work in progress: 10% of its events, a number of events, or a time such as 2s [default: 0 of a process that ended by itself, 10% of others]
+    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    pub(crate) ignore_last: Option<LastPart>,
+    /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the function, the module's path or the caller as it is printed
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) suppress: Option<PathBuf>,
+    /// Only callers that grow all the time
+    #[arg(long)]
+    pub(crate) growing: bool,
+    /// Print only the N callers with most bytes; 0 prints all
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>, allow_hyphen_values = true)]
+    pub(crate) top: usize,
+    /// Also print how often each pattern of the suppression file matched
+    #[arg(long)]
+    pub(crate) verbose: bool,
+    /// Exit with status 1 if anything is left that is counted
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print JSON (heaptape.leaks/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// Compare two tapes, or two moments of them
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape diff before.tape after.tape", "two runs, each at its peak"),
+    ("heaptape diff server.tape@10s server.tape@end --by module", "what came between two moments of one run"),
+]))]
+pub(crate) struct Diff {
+    /// A tape, or FILE@MOMENT: after the event with this index, at the peak, the end, or a time such as 12.5s [default: its peak]
+    #[arg(value_name = "A[@MOMENT]", value_hint = ValueHint::FilePath)]
+    pub(crate) before: OsString,
+    /// The tape or moment that it is compared with. Of two tapes without a moment it is also said what was made in all
+    #[arg(value_name = "B[@MOMENT]", value_hint = ValueHint::FilePath)]
+    pub(crate) after: OsString,
+    /// Which process of each: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
+    #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
+    pub(crate) process: Option<ProcessChoice>,
+    /// Add the blocks up by caller, by size class or by module
+    #[arg(long, value_name = "WHAT", default_value = "caller")]
+    pub(crate) by: DiffBy,
+    /// Print only the N rows that changed most; 0 prints all
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole::<usize>, allow_hyphen_values = true)]
+    pub(crate) top: usize,
+    /// Print JSON (heaptape.diff/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// What a difference is by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffBy {
+    /// The calling place.
+    Caller,
+    /// The size class.
+    Bin,
+    /// The file that the caller is in.
+    Module,
 }
 
 /// Write the calls in another format

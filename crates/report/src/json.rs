@@ -1,12 +1,15 @@
 //! The JSON that other programs rely on. Every document names its schema; sizes are plain bytes,
 //! what is not known is `null`, and no field is ever left out.
 //!
-//! One module a schema: [`doctor`], [`mod@tape`], [`events`], [`histogram`], [`live`].
+//! One module a schema: [`mod@tape`], [`account`], [`events`], [`histogram`], [`live`], [`leaks`], [`mod@diff`],
+//! [`doctor`].
 
 pub mod account;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod histogram;
+pub mod leaks;
 pub mod live;
 pub mod tape;
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use heaptape_tape::{Columns, Lent, ProcessSummary, Tape};
+use heaptape_tape::{Columns, Item, Lent, ProcessSummary, Release, Tape};
 
 use crate::Error;
 use crate::bins::Histogram;
@@ -339,7 +339,16 @@ fn own_over_time(
     let columns = Columns { slack: true, time: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     while let Some(item) = items.lend()? {
-        let Lent::Event(event) = item else { continue };
+        let event = match item {
+            Lent::Event(event) => event,
+            Lent::Other(Item::Release(Release { lost: Some(lost), .. })) => {
+                if lost.birth.is_some() {
+                    levels.remove(lost.size, lost.slack);
+                }
+                continue;
+            }
+            Lent::Other(_) => continue,
+        };
         for old in event.ended().filter(|old| old.birth.is_some()) {
             levels.remove(old.size, old.slack);
         }

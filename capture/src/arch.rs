@@ -80,16 +80,36 @@ pub fn stamp() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Takes one from a word that only this thread and its signal handlers touch, in one instruction; whether
-/// something is left of it.
+/// Adds to a word that only this thread and its signal handlers touch, in one instruction, so that no handler
+/// comes between the reading and the writing.
 ///
 /// # Safety
 /// `word` is valid.
 #[inline(always)]
-pub unsafe fn count_down(word: *mut u32) -> bool {
+pub unsafe fn add_to(word: *mut u64, more: u64) {
+    // SAFETY: as promised.
+    unsafe { asm!("add qword ptr [{0}], {1}", in(reg) word, in(reg) more, options(nostack)) };
+}
+
+/// Adds one, in the same way.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn count_up(word: *mut u64) {
+    // SAFETY: as promised.
+    unsafe { asm!("add qword ptr [{0}], 1", in(reg) word, options(nostack)) };
+}
+
+/// Takes one away, in the same way; whether the highest bit is set then.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn count_down(word: *mut u64) -> bool {
     // SAFETY: as promised.
     unsafe {
-        asm!("sub dword ptr [{0}], 1", "jnz {1}", in(reg) word, label { return true }, options(nostack));
+        asm!("sub qword ptr [{0}], 1", "js {1}", in(reg) word, label { return true }, options(nostack));
     }
     false
 }

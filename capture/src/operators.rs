@@ -103,10 +103,7 @@ fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
 
 /// A failure is recorded once it is final (see [`shortage::enter`]).
 fn made(block: *mut u8, size: usize, align: usize, caller: usize, ask: UsableSize) -> *mut u8 {
-    if !block.is_null() {
-        record(Call::New, block, size, align, caller, ask);
-    }
-    block
+    if block.is_null() { block } else { record(Call::New, block, size, align, caller, ask) }
 }
 
 /// Leaves everything to the real operator.

@@ -72,10 +72,10 @@ pub fn enter((operator, reach): (usize, usize), size: usize, align: usize, calle
     // SAFETY: the slot is claimed.
     unsafe {
         let is_nested = (*slot).short.is_any() && (*slot).short.is_caller(caller as u64);
-        (*slot).short = match is_nested {
+        (*slot).is_short(match is_nested {
             true => ShortOfMemory { operator, reach, ..(*slot).short },
             false => ShortOfMemory { operator, reach, size, align, caller },
-        };
+        });
         leave(slot);
     }
 }

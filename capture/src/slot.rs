@@ -10,7 +10,7 @@
 //! written. If it never comes back the thread goes on in the inner lane. Nothing is lost and nothing
 //! is written twice.
 
-use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use heaptape_wire::chunk::{ChunkHeader, HEADER_BYTES, Owner};
 use heaptape_wire::event::{MAX_EVENT_WORDS, Put, put_time};
@@ -29,18 +29,17 @@ use crate::thread::expect_threads;
 pub struct ThreadSlot {
     /// Where the next record goes.
     cursor: *mut u64,
-    /// The end of the chunk, less the word that may move the clock.
-    end: *mut u64,
+    /// From here on the chunk has no room for two of the longest events. (One may be written after a look at
+    /// the gate that a handler's came after.)
+    limit: *mut u64,
     chunk: *const ChunkHeader,
     /// Bytes written in the chunks before this one.
     first: u64,
-    /// The session clock at the last record.
-    time: u32,
+    /// The session clock at the last record, doubled, and the states beside it. One comparison with the clock
+    /// tells that the slot is free, that it has room, and that its time is right.
+    gate: AtomicU64,
     /// The kernel's number of the thread; 0 while the slot is blank.
     tid: u32,
-    /// [`CLAIMED`] while a record is being written, with [`TURNED`] if a handler has turned the thread to an
-    /// inner lane meanwhile; else 0.
-    state: AtomicU32,
     number: u16,
     /// 0 for the thread's own lane; how many lanes are around this one.
     depth: u16,
@@ -55,9 +54,17 @@ pub const EVENT_BYTES: usize = MAX_EVENT_WORDS * 8;
 /// The record that moves the clock.
 const TIME_BYTES: usize = 8;
 
-/// The states of a slot.
-const CLAIMED: u32 = 1;
-const TURNED: u32 = 2;
+/// What a gate has beside the time: a record is being written; a handler has turned the thread to an inner
+/// lane meanwhile; the next record takes the slow way, for want of room or since memory is short.
+const CLAIMED: u64 = 1;
+const TURNED: u64 = 1 << 63;
+const SLOW: u64 = 1 << 62;
+
+/// A time as gates have it. That of a slot that the kernel has wiped is none.
+#[inline(always)]
+const fn gate(time: u32) -> u64 {
+    2 * time as u64 + 2
+}
 
 const NOWHERE: *mut ThreadSlot = core::ptr::null_mut();
 
@@ -75,109 +82,77 @@ impl Put for Cursor {
     }
 }
 
-/// Claims the thread's slot, if it has room for `bytes` and its clock is set; null where
-/// [`claim_slowly`] has something to do first. Whoever has a claim ends it by [`write`] or [`leave`].
+/// A slot that is claimed for an event.
+pub struct Claim(*mut ThreadSlot);
+
+/// Claims the thread's slot for an event if that takes no more than a moment: there is room, and the clock
+/// has not moved. Whoever has a claim ends it by [`Claim::write`].
 #[inline(always)]
-pub fn claim_now(bytes: usize) -> *mut ThreadSlot {
+pub fn claim_now() -> Option<Claim> {
     let slot = arch::thread_word() as *mut ThreadSlot;
     // SAFETY: a slot, once given to a thread, stays mapped and is only touched by that thread.
     unsafe {
-        if slot.is_null() || !try_claim(slot) {
-            return NOWHERE;
+        if slot.is_null() || (*slot).gate.load(Ordering::Relaxed) != gate(clock()) {
+            return None;
         }
-        if (*slot).has_room(bytes) && (*slot).time == clock() {
-            return slot;
-        }
-        leave(slot);
+        // A handler between the two may have filled the chunk; for that there is room for one event more.
+        arch::count_up((*slot).gate.as_ptr());
+        compiler_fence(Ordering::SeqCst);
+        Some(Claim(slot))
     }
-    NOWHERE
+}
+
+impl Claim {
+    /// Writes an event and ends the claim; what is left to do, which hardly ever is anything.
+    #[inline(always)]
+    pub fn write(self, record: impl FnOnce(&mut Cursor)) -> Option<Rest> {
+        // SAFETY: the slot is claimed, with room for an event.
+        unsafe {
+            let next = put(self.0, record);
+            compiler_fence(Ordering::SeqCst);
+            let is_full = next >= (*self.0).limit;
+            let is_turned = !is_full && arch::count_down((*self.0).gate.as_ptr());
+            (is_full || is_turned).then_some(Rest { slot: self.0, is_full })
+        }
+    }
+}
+
+/// What is left to do for a slot that a record was written to.
+pub struct Rest {
+    slot: *mut ThreadSlot,
+    is_full: bool,
+}
+
+impl Rest {
+    /// Does it.
+    pub fn finish(self) {
+        // SAFETY: the thread's own slot; if it is full, it is still claimed.
+        unsafe {
+            if self.is_full {
+                (*self.slot).gate.fetch_or(SLOW, Ordering::Relaxed);
+                leave(self.slot);
+            } else {
+                come_back(self.slot);
+            }
+        }
+    }
 }
 
 /// Claims the thread's slot, with room for `bytes` and its clock set; null when nothing is to be
-/// recorded.
+/// recorded. Whoever has a claim ends it by [`write`] or [`leave`].
 #[inline(always)]
 pub fn claim(bytes: usize) -> *mut ThreadSlot {
-    let slot = claim_now(bytes);
-    if slot.is_null() { claim_slowly(bytes) } else { slot }
-}
-
-/// Claims a slot; false when it is claimed already.
-///
-/// # Safety
-/// `slot` is the thread's own.
-#[inline(always)]
-pub unsafe fn try_claim(slot: *mut ThreadSlot) -> bool {
-    // SAFETY: as promised. A handler between the two has left the slot as it found it.
-    unsafe {
-        if (*slot).state.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
-        (*slot).state.store(CLAIMED, Ordering::Relaxed);
+    if bytes > EVENT_BYTES {
+        return claim_slowly(bytes);
     }
-    compiler_fence(Ordering::SeqCst);
-    true
-}
-
-/// Ends a claim.
-///
-/// # Safety
-/// `slot` is claimed by the caller.
-#[inline(always)]
-pub unsafe fn leave(slot: *mut ThreadSlot) {
-    compiler_fence(Ordering::SeqCst);
-    // SAFETY: as promised. No handler comes between the two halves of one instruction.
-    unsafe {
-        if arch::count_down((*slot).state.as_ptr()) {
-            come_back(slot);
-        }
-    }
-}
-
-/// A handler has turned the thread to an inner lane; its own is free again.
-///
-/// # Safety
-/// `slot` is the thread's own.
-#[cold]
-#[inline(never)]
-unsafe fn come_back(slot: *mut ThreadSlot) {
-    // SAFETY: as promised.
-    unsafe { (*slot).state.store(0, Ordering::Relaxed) };
-    compiler_fence(Ordering::SeqCst);
-    arch::set_thread_word(slot as usize);
-}
-
-/// Writes one record into a claimed slot and ends the claim.
-///
-/// # Safety
-/// `slot` came from [`claim`] for at least as many bytes as `record` puts.
-#[inline(always)]
-pub unsafe fn write(slot: *mut ThreadSlot, record: impl FnOnce(&mut Cursor)) {
-    // SAFETY: as promised.
-    unsafe {
-        put(slot, record);
-        leave(slot);
-    }
-}
-
-/// # Safety
-/// As for [`write`].
-#[inline(always)]
-unsafe fn put(slot: *mut ThreadSlot, record: impl FnOnce(&mut Cursor)) {
-    // SAFETY: only the holder of the claim touches the slot.
-    unsafe {
-        let mut cursor = Cursor((*slot).cursor);
-        record(&mut cursor);
-        let base = (*slot).chunk.cast::<u8>().add(HEADER_BYTES);
-        (*(*slot).chunk).publish(cursor.0.cast::<u8>().offset_from(base) as usize);
-        (*slot).cursor = cursor.0;
-    }
+    claim_now().map_or_else(|| claim_slowly(bytes), |claim| claim.0)
 }
 
 /// The slow way to a claimed slot: joins the session, gives the thread a slot, takes the next chunk,
 /// moves the thread's clock.
 #[cold]
 #[inline(never)]
-fn claim_slowly(bytes: usize) -> *mut ThreadSlot {
+pub fn claim_slowly(bytes: usize) -> *mut ThreadSlot {
     if asking::is_answer() || !lifecycle::is_recording() {
         return NOWHERE;
     }
@@ -191,13 +166,90 @@ fn claim_slowly(bytes: usize) -> *mut ThreadSlot {
             leave(slot);
             return NOWHERE;
         }
+        (*slot).let_through();
         let now = clock();
-        if (*slot).time != now {
-            (*slot).time = now;
+        if (*slot).time() != now {
+            (*slot).set_time(now);
             put(slot, |out| put_time(out, u64::from(now)));
         }
     }
     slot
+}
+
+/// Claims a slot; false when it is claimed already.
+///
+/// # Safety
+/// `slot` is the thread's own.
+#[inline(always)]
+pub unsafe fn try_claim(slot: *mut ThreadSlot) -> bool {
+    // SAFETY: as promised. A handler between the two has left the slot as it found it, but for its time.
+    unsafe {
+        if (*slot).gate.load(Ordering::Relaxed) & CLAIMED != 0 {
+            return false;
+        }
+        arch::count_up((*slot).gate.as_ptr());
+    }
+    compiler_fence(Ordering::SeqCst);
+    true
+}
+
+/// Ends a claim.
+///
+/// # Safety
+/// `slot` is claimed by the caller.
+#[inline(always)]
+pub unsafe fn leave(slot: *mut ThreadSlot) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as promised.
+    unsafe {
+        if arch::count_down((*slot).gate.as_ptr()) {
+            come_back(slot);
+        }
+    }
+}
+
+/// A handler has turned the thread to an inner lane; its own is free again.
+///
+/// # Safety
+/// `slot` is the thread's own.
+#[cold]
+#[inline(never)]
+unsafe fn come_back(slot: *mut ThreadSlot) {
+    // SAFETY: as promised.
+    // Only a handler that finds the slot claimed sets the bit, and it is not.
+    unsafe { (*slot).gate.fetch_and(!TURNED, Ordering::Relaxed) };
+    compiler_fence(Ordering::SeqCst);
+    arch::set_thread_word(slot as usize);
+}
+
+/// Writes one record into a claimed slot and ends the claim.
+///
+/// # Safety
+/// `slot` came from [`claim`] for at least as many bytes as `record` puts.
+#[inline(always)]
+pub unsafe fn write(slot: *mut ThreadSlot, record: impl FnOnce(&mut Cursor)) {
+    // SAFETY: as promised.
+    unsafe {
+        if put(slot, record) >= (*slot).limit {
+            (*slot).gate.fetch_or(SLOW, Ordering::Relaxed);
+        }
+        leave(slot);
+    }
+}
+
+/// # Safety
+/// As for [`write`].
+#[inline(always)]
+unsafe fn put(slot: *mut ThreadSlot, record: impl FnOnce(&mut Cursor)) -> *mut u64 {
+    // SAFETY: only the holder of the claim touches the slot.
+    unsafe {
+        let mut cursor = Cursor((*slot).cursor);
+        record(&mut cursor);
+        let base = (*slot).chunk.cast::<u8>().add(HEADER_BYTES);
+        (*(*slot).chunk).publish(cursor.0.cast::<u8>().offset_from(base) as usize);
+        (*slot).cursor = cursor.0;
+        cursor.0
+    }
 }
 
 /// Claims the thread's slot, or the first lane inside it that is free; makes what is not there.
@@ -213,7 +265,7 @@ fn claim_any() -> *mut ThreadSlot {
             }
         }
         while !try_claim(slot) {
-            (*slot).state.store(CLAIMED | TURNED, Ordering::Relaxed);
+            (*slot).gate.fetch_or(TURNED, Ordering::Relaxed);
             if (*slot).inner.is_null() {
                 (*slot).inner = new_thread((*slot).depth.saturating_add(1));
             }
@@ -280,7 +332,7 @@ unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
         };
         let Some((start, capacity)) = supply::claim(owner, is_first) else {
             // This thread records no more.
-            (*slot).end = (*slot).cursor;
+            (*slot).limit = (*slot).cursor.byte_sub(EVENT_BYTES);
             return false;
         };
         if !is_first {
@@ -297,9 +349,9 @@ unsafe fn take_chunk(slot: *mut ThreadSlot) -> bool {
         }
         (*slot).chunk = header;
         (*slot).cursor = start.add(HEADER_BYTES).cast();
-        (*slot).end = start.add(capacity).cast();
+        (*slot).limit = start.add(capacity - 2 * EVENT_BYTES + 1).cast();
         // A new chunk tells its time again, so that each can be read by itself.
-        (*slot).time = !clock();
+        (*slot).set_time(clock().wrapping_sub(1));
     }
     true
 }
@@ -314,12 +366,11 @@ impl ThreadSlot {
         unsafe {
             slot.write(ThreadSlot {
                 cursor: core::ptr::null_mut(),
-                end: core::ptr::null_mut(),
+                limit: core::ptr::null_mut(),
                 chunk: core::ptr::null(),
                 first: 0,
-                time: 0,
+                gate: AtomicU64::new(0),
                 tid: lifecycle::own_thread(number == 0),
-                state: AtomicU32::new(0),
                 number,
                 depth,
                 inner: NOWHERE,
@@ -328,9 +379,38 @@ impl ThreadSlot {
         }
     }
 
-    #[inline(always)]
+    /// Whether so many bytes leave room for an event.
     fn has_room(&self, bytes: usize) -> bool {
-        self.end as usize - self.cursor as usize >= bytes
+        !self.chunk.is_null() && self.cursor as usize + bytes < self.limit as usize + EVENT_BYTES
+    }
+
+    /// The session clock at the last record.
+    fn time(&self) -> u32 {
+        (self.gate.load(Ordering::Relaxed) >> 1).wrapping_sub(1) as u32
+    }
+
+    /// The next record need not take the slow way, unless there is a reason.
+    fn let_through(&mut self) {
+        if self.cursor < self.limit && !self.short.is_any() {
+            self.gate.fetch_and(!SLOW, Ordering::Relaxed);
+        }
+    }
+
+    /// Memory is short: what comes next is looked at closely.
+    ///
+    /// # Safety
+    /// The slot is claimed by the caller.
+    pub unsafe fn is_short(&mut self, short: ShortOfMemory) {
+        self.short = short;
+        self.gate.fetch_or(SLOW, Ordering::Relaxed);
+    }
+
+    /// Sets it, beside whatever else the gate says.
+    fn set_time(&mut self, time: u32) {
+        let before = self.gate.load(Ordering::Relaxed) & !(CLAIMED | TURNED | SLOW);
+        let more = gate(time).wrapping_sub(before);
+        // SAFETY: a word of the slot.
+        unsafe { arch::add_to(self.gate.as_ptr(), more) };
     }
 
     /// Counts a `free(NULL)`.

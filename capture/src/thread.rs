@@ -3,13 +3,13 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use heaptape_wire::event::{
-    self, Allocation, Call, put_realloc_begin, put_reallocation, put_release,
+    self, Allocation, Call, put_narrow_allocation, put_realloc_begin, put_reallocation, put_release,
 };
 use heaptape_wire::note::{self, NoteKind};
 use heaptape_wire::session::Stamp;
 
 use crate::arena::arena;
-use crate::slot::{EVENT_BYTES, claim, claim_now, leave, write};
+use crate::slot::{EVENT_BYTES, Rest, claim, claim_now, claim_slowly, leave, write};
 use crate::{arch, lifecycle, shortage};
 
 /// How the process stamps its events: not at all while it has one thread.
@@ -33,9 +33,13 @@ pub fn expect_threads() {
 pub fn stamp() -> Option<u64> {
     match STAMPING.load(Ordering::Relaxed) {
         UNSTAMPED => None,
-        BY_TSC => Some(arch::stamp()),
-        _ => Some(next_count()),
+        kind => Some(stamp_of(kind)),
     }
+}
+
+#[inline(always)]
+fn stamp_of(kind: u32) -> u64 {
+    if kind == BY_TSC { arch::stamp() } else { next_count() }
 }
 
 #[cold]
@@ -44,38 +48,79 @@ fn next_count() -> u64 {
     COUNT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// Records an allocation that has just been made (or has failed: address 0).
+/// Records an allocation that has just been made (or has failed: null), and gives its block back.
+///
+/// All that is rare is a function of its own that this one ends with: so the way that nearly every call takes
+/// calls nothing and saves no registers.
 #[inline(always)]
-pub fn allocation(call: Call, a: &Allocation) {
-    let stamp = stamp();
-    let slot = if a.is_wide() { core::ptr::null_mut() } else { claim_now(EVENT_BYTES) };
-    // SAFETY: the slot is claimed for the longest event.
-    unsafe {
-        if !slot.is_null() {
-            if !(*slot).short.is_any() {
-                return write(slot, |out| event::put_narrow_allocation(out, call, a, stamp));
-            }
-            leave(slot);
+pub fn allocation(
+    call: Call,
+    block: *mut u8,
+    size: usize,
+    slack: u64,
+    align: usize,
+    caller: usize,
+) -> *mut u8 {
+    let a = of(block, size, slack, align, caller);
+    let claim = if a.is_wide() { None } else { claim_now() };
+    let Some(claim) = claim else {
+        return rare_allocation(call, block, size, slack, align, caller);
+    };
+    let rest = match STAMPING.load(Ordering::Relaxed) {
+        UNSTAMPED => claim.write(|out| put_narrow_allocation(out, call, &a, None)),
+        kind => {
+            let stamp = Some(stamp_of(kind));
+            claim.write(|out| put_narrow_allocation(out, call, &a, stamp))
         }
+    };
+    match rest {
+        None => block,
+        Some(rest) => finish_with(rest, block),
     }
-    // All else in a function of its own: the way above then calls nothing and saves no registers.
-    rare_allocation(call, *a, stamp);
+}
+
+fn of(block: *mut u8, size: usize, slack: u64, align: usize, caller: usize) -> Allocation {
+    Allocation {
+        address: block as u64,
+        size: size as u64,
+        slack,
+        align: align as u64,
+        caller: caller as u64,
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn rare_allocation(call: Call, a: Allocation, stamp: Option<u64>) {
-    let slot = claim(EVENT_BYTES);
+fn finish_with(rest: Rest, block: *mut u8) -> *mut u8 {
+    rest.finish();
+    block
+}
+
+#[cold]
+#[inline(never)]
+fn rare_allocation(
+    call: Call,
+    block: *mut u8,
+    size: usize,
+    slack: u64,
+    align: usize,
+    caller: usize,
+) -> *mut u8 {
+    let a = of(block, size, slack, align, caller);
+    let stamp = stamp();
+    let slot = claim_slowly(EVENT_BYTES);
     if slot.is_null() {
-        return;
+        return block;
     }
     // SAFETY: the slot is claimed for the longest event.
     unsafe {
         if (*slot).short.is_any() {
-            return shortage::inside(slot, call, &a, stamp);
+            shortage::inside(slot, call, &a, stamp);
+        } else {
+            write(slot, |out| event::put_allocation(out, call, &a, stamp));
         }
-        write(slot, |out| event::put_allocation(out, call, &a, stamp));
     }
+    block
 }
 
 /// Records an allocation whatever the thread is in.
@@ -87,28 +132,60 @@ pub fn plain_allocation(call: Call, a: &Allocation, stamp: Option<u64>) {
     }
 }
 
-/// Records that a block is about to be given back.
+/// Records that a block is about to be given back, and hands it on to `free`.
+///
+/// # Safety
+/// `free` may be called for the block.
 #[inline(always)]
-pub fn release(call: Call, address: u64, caller: u64) {
-    let slot = claim_now(EVENT_BYTES);
-    if slot.is_null() {
-        return rare_release(call, address, caller);
+pub unsafe fn release(call: Call, block: *mut u8, caller: usize, free: Free) {
+    let Some(claim) = claim_now() else {
+        // SAFETY: as promised.
+        return unsafe { rare_release(call, block, caller, free) };
+    };
+    let (address, caller) = (block as u64, caller as u64);
+    let rest = match STAMPING.load(Ordering::Relaxed) {
+        UNSTAMPED => claim.write(|out| put_release(out, call, address, caller, None)),
+        kind => {
+            let stamp = Some(stamp_of(kind));
+            claim.write(|out| put_release(out, call, address, caller, stamp))
+        }
+    };
+    // SAFETY: as promised.
+    unsafe {
+        match rest {
+            None => free(block),
+            Some(rest) => finish_and_free(rest, block, free),
+        }
     }
-    let stamp = stamp();
-    // SAFETY: the slot is claimed for the longest event.
-    unsafe { write(slot, |out| put_release(out, call, address, caller, stamp)) };
 }
 
+/// The next allocator's `free`.
+type Free = unsafe extern "C" fn(*mut u8);
+
+/// # Safety
+/// As for [`release`].
 #[cold]
 #[inline(never)]
-fn rare_release(call: Call, address: u64, caller: u64) {
-    let slot = claim(EVENT_BYTES);
-    if slot.is_null() {
-        return;
+unsafe fn finish_and_free(rest: Rest, block: *mut u8, free: Free) {
+    rest.finish();
+    // SAFETY: as promised.
+    unsafe { free(block) }
+}
+
+/// # Safety
+/// As for [`release`].
+#[cold]
+#[inline(never)]
+unsafe fn rare_release(call: Call, block: *mut u8, caller: usize, free: Free) {
+    let slot = claim_slowly(EVENT_BYTES);
+    // SAFETY: the slot is claimed for the longest event.
+    unsafe {
+        if !slot.is_null() {
+            let stamp = stamp();
+            write(slot, |out| put_release(out, call, block as u64, caller as u64, stamp));
+        }
+        free(block);
     }
-    let stamp = stamp();
-    // SAFETY: as above.
-    unsafe { write(slot, |out| put_release(out, call, address, caller, stamp)) };
 }
 
 /// Records that a block is about to be reallocated, where other threads could be handed its address

@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 
 use heaptape_analyze::diff::{By, Figures, Row, Subject, Sum};
-use heaptape_analyze::lives::Load;
 use serde::Serialize;
 
-use super::{ProcessName, document};
+use super::document;
+use super::parts::{CallerName, LoadPart, ProcessName};
 use crate::diff::{Found, Moment};
-use crate::text;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -41,18 +40,6 @@ impl<'a> MomentPart<'a> {
             at: moment.at,
             time_ms: moment.time,
         }
-    }
-}
-
-#[derive(Serialize)]
-struct LoadPart {
-    bytes: u64,
-    blocks: u64,
-}
-
-impl From<Load> for LoadPart {
-    fn from(load: Load) -> LoadPart {
-        LoadPart { bytes: load.bytes, blocks: load.blocks }
     }
 }
 
@@ -109,10 +96,8 @@ impl SumPart {
 
 #[derive(Serialize)]
 struct RowPart<'a> {
-    caller: Option<String>,
-    module: Option<&'a str>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
+    #[serde(flatten)]
+    caller: CallerName<'a>,
     unit: Option<u64>,
     #[serde(flatten)]
     sides: Sides,
@@ -126,13 +111,12 @@ impl<'a> RowPart<'a> {
             Subject::Caller(caller) => (Some(caller), None),
         };
         let place = caller.and_then(|c| c.place.as_ref());
-        let module = place.map(|p| p.module.path.as_str());
-        let caller = caller.filter(|c| by == By::Caller && c.address != 0);
+        let address = caller.map_or(0, |c| c.address);
         RowPart {
-            caller: caller.map(|c| text::caller(place, c.address)),
-            module,
-            offset: place.filter(|_| by == By::Caller).map(|p| p.offset),
-            function: place.and_then(|p| p.function.as_deref()),
+            caller: match by {
+                By::Module => CallerName::of_module(place),
+                _ => CallerName::of(place, address),
+            },
             unit,
             sides,
         }

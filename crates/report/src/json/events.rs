@@ -8,7 +8,7 @@ use heaptape_analyze::modules::Module;
 use heaptape_analyze::{Note, ProcessSummary, Release, Sample};
 use serde::Serialize;
 
-use super::ProcessName;
+use super::parts::ProcessName;
 use crate::text;
 
 #[derive(Serialize)]

@@ -4,12 +4,11 @@ use std::io::{self, Write};
 
 use heaptape_analyze::growth::Growth;
 use heaptape_analyze::leaks::{Birth, Fate, Kept, Leaver, Sums};
-use heaptape_analyze::lives::Load;
 use serde::Serialize;
 
-use super::{ProcessName, document};
+use super::document;
+use super::parts::{CallerName, LoadPart, ProcessName};
 use crate::leaks::Found;
-use crate::text;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -23,18 +22,6 @@ struct Document<'a> {
     callers: Vec<CallerPart<'a>>,
     callers_in_all: usize,
     suppressions: Vec<SuppressionPart<'a>>,
-}
-
-#[derive(Serialize)]
-struct LoadPart {
-    bytes: u64,
-    blocks: u64,
-}
-
-impl From<Load> for LoadPart {
-    fn from(load: Load) -> LoadPart {
-        LoadPart { bytes: load.bytes, blocks: load.blocks }
-    }
 }
 
 #[derive(Serialize)]
@@ -100,10 +87,8 @@ impl From<Birth> for BirthPart {
 
 #[derive(Serialize)]
 struct CallerPart<'a> {
-    caller: Option<String>,
-    module: Option<&'a str>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
+    #[serde(flatten)]
+    caller: CallerName<'a>,
     bytes: u64,
     blocks: u64,
     made: LoadPart,
@@ -121,10 +106,7 @@ impl<'a> CallerPart<'a> {
         let (address, place) = (kept.caller.address, kept.caller.place.as_ref());
         let growth: Growth = kept.growth();
         CallerPart {
-            caller: (address != 0).then(|| text::caller(place, address)),
-            module: place.map(|p| p.module.path.as_str()),
-            offset: place.map(|p| p.offset),
-            function: place.and_then(|p| p.function.as_deref()),
+            caller: CallerName::of(place, address),
             bytes: kept.left.bytes,
             blocks: kept.left.blocks,
             made: kept.made.into(),

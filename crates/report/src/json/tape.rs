@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
+use super::parts::UncoveredPart;
 
 #[derive(Serialize)]
 struct TapeDocument<'a> {
@@ -30,13 +31,6 @@ struct TapeDocument<'a> {
     uncovered: Vec<UncoveredPart<'a>>,
     settings: &'a BTreeMap<String, String>,
     processes: Vec<ProcessPart<'a>>,
-}
-
-#[derive(Serialize)]
-struct UncoveredPart<'a> {
-    pid: Option<u32>,
-    command: &'a [String],
-    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -135,9 +129,7 @@ pub fn write(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             host: &s.header.host,
             page_size: s.header.page_size,
             command: &s.header.command,
-            uncovered: uncovered
-                .map(|u| UncoveredPart { pid: u.known_pid(), command: &u.command, why: &u.why })
-                .collect(),
+            uncovered: uncovered.map(UncoveredPart::of).collect(),
             settings: &overview.settings,
             processes: overview.members.iter().map(process).collect(),
         },

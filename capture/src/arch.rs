@@ -12,6 +12,7 @@ pub const SYS_CLOSE: usize = 3;
 pub const SYS_MMAP: usize = 9;
 pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
+pub const SYS_PWRITE64: usize = 18;
 pub const SYS_ACCESS: usize = 21;
 pub const SYS_MADVISE: usize = 28;
 pub const SYS_NANOSLEEP: usize = 35;
@@ -24,6 +25,9 @@ pub const SYS_READLINK: usize = 89;
 pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
+pub const SYS_CLONE: usize = 56;
+pub const SYS_FORK: usize = 57;
+pub const SYS_CLONE3: usize = 435;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.
 ///
@@ -45,10 +49,10 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// A system call without arguments that can't fail.
+/// What a system call without arguments answers that fails in a sandbox only; 0 then.
 pub fn ask(number: usize) -> u32 {
     // SAFETY: only used for getpid, getppid and gettid, which touch nothing.
-    unsafe { syscall(number, [0; 6]) as u32 }
+    u32::try_from(unsafe { syscall(number, [0; 6]) }).unwrap_or(0)
 }
 
 /// The kernel's number of the thread, as libc has noted it for itself; what is read is right only in
@@ -74,6 +78,40 @@ pub fn stamp() -> u64 {
     // SAFETY: reads a register.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack)) };
     u64::from(high) << 32 | u64::from(low)
+}
+
+/// Adds to a word that only this thread and its signal handlers touch, in one instruction, so that no handler
+/// comes between the reading and the writing.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn add_to(word: *mut u64, more: u64) {
+    // SAFETY: as promised.
+    unsafe { asm!("add qword ptr [{0}], {1}", in(reg) word, in(reg) more, options(nostack)) };
+}
+
+/// Adds one, in the same way.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn count_up(word: *mut u64) {
+    // SAFETY: as promised.
+    unsafe { asm!("add qword ptr [{0}], 1", in(reg) word, options(nostack)) };
+}
+
+/// Takes one away, in the same way; whether the highest bit is set then.
+///
+/// # Safety
+/// `word` is valid.
+#[inline(always)]
+pub unsafe fn count_down(word: *mut u64) -> bool {
+    // SAFETY: as promised.
+    unsafe {
+        asm!("sub qword ptr [{0}], 1", "js {1}", in(reg) word, label { return true }, options(nostack));
+    }
+    false
 }
 
 /// Tells the processor that this is a waiting loop.
@@ -130,7 +168,7 @@ macro_rules! thread_local_word {
 
 thread_local_word!(
     "heaptape_thread",
-    /// The thread's [`crate::thread::ThreadSlot`], or null.
+    /// The thread's [`crate::slot::ThreadSlot`], or null.
     thread_word,
     set_thread_word
 );
@@ -142,7 +180,7 @@ thread_local_word!(
 );
 thread_local_word!(
     "heaptape_asking",
-    /// 1 while the thread asks an allocator for a block's size.
+    /// How the thread stands with an allocator that it asks for sizes: see [`crate::asking`].
     asking_word,
     set_asking_word
 );

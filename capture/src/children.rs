@@ -4,7 +4,8 @@ use core::ffi::c_int;
 
 use heaptape_wire::note::NoteKind;
 
-use crate::next::{ENOSYS, Late, set_errno};
+use crate::following::following;
+use crate::next::{ENOSYS, set_errno};
 use crate::thread;
 
 /// Notes a child that ended; one that was stopped or goes on has not.
@@ -25,7 +26,7 @@ macro_rules! waiting {
         pub unsafe extern "C" fn $name(
             $($before: $before_type,)* status: *mut c_int, $($after: $after_type),*
         ) -> c_int {
-            static NEXT: Late = Late::new($symbol);
+            following!(static NEXT = $symbol);
             let address = NEXT.address();
             if address == 0 {
                 set_errno(ENOSYS);
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn waitid(kind: c_int, id: c_int, info: *mut u8, options: 
     const CLD_EXITED: c_int = 1;
     const CLD_KILLED: c_int = 2;
     const CLD_DUMPED: c_int = 3;
-    static NEXT: Late = Late::new(c"waitid");
+    following!(static NEXT = c"waitid");
     let address = NEXT.address();
     if address == 0 {
         set_errno(ENOSYS);

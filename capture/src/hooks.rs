@@ -9,7 +9,9 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
-use crate::next::{ENOMEM, Late, UsableSize, early_size, is_early, next, set_errno};
+use crate::early::{early_size, is_early};
+use crate::following::following;
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
@@ -36,7 +38,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     unsafe { ask(block) }.saturating_sub(size) as u64
 }
 
-/// Writes an allocation down.
+/// Writes an allocation down, and gives its block back.
 #[inline(always)]
 pub fn record(
     call: Call,
@@ -45,40 +47,31 @@ pub fn record(
     align: usize,
     caller: usize,
     ask: UsableSize,
-) {
+) -> *mut u8 {
     // (A block that was handed out during the look-up comes before there is anything to write to.)
-    thread::allocation(
-        call,
-        &Allocation {
-            address: block as u64,
-            size: size as u64,
-            slack: slack(block, size, ask),
-            align: align as u64,
-            caller: caller as u64,
-        },
-    );
+    thread::allocation(call, block, size, slack(block, size, ask), align, caller)
 }
 
 unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().malloc)(size) };
-    record(Call::Malloc, block, size, 0, caller, next().sizes.malloc);
-    block
+    record(Call::Malloc, block, size, 0, caller, next().sizes.malloc)
 }
 
 unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().calloc)(count, size) };
-    record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc);
-    block
+    record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc)
 }
 
 unsafe extern "C" fn realloc_entry(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     reallocate(Call::Realloc, old, size, caller)
 }
 
-/// libc's, which calls the program's own `realloc` where there is one.
-static REALLOCARRAY: Late = Late::new(c"reallocarray");
+following! {
+    /// libc's, which calls the program's own `realloc` where there is one.
+    static REALLOCARRAY = c"reallocarray"
+}
 
 unsafe extern "C" fn reallocarray_entry(
     old: *mut u8,
@@ -183,23 +176,20 @@ pub fn release(call: Call, block: *mut u8, caller: usize) {
     if is_early(block) {
         return;
     }
-    thread::release(call, block as u64, caller as u64);
     // SAFETY: forwarded as the program asked.
-    unsafe { (next().free)(block) }
+    unsafe { thread::release(call, block, caller, next().free) }
 }
 
 unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().memalign)(align, size) };
-    record(Call::Memalign, block, size, align, caller, next().sizes.memalign);
-    block
+    record(Call::Memalign, block, size, align, caller, next().sizes.memalign)
 }
 
 unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().aligned_alloc)(align, size) };
-    record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc);
-    block
+    record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc)
 }
 
 unsafe extern "C" fn posix_memalign_entry(
@@ -220,15 +210,13 @@ unsafe extern "C" fn posix_memalign_entry(
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().valloc)(size) };
-    record(Call::Valloc, block, size, 0, caller, next().sizes.valloc);
-    block
+    record(Call::Valloc, block, size, 0, caller, next().sizes.valloc)
 }
 
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().pvalloc)(size) };
-    record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc);
-    block
+    record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc)
 }
 
 /// `malloc_usable_size` of the allocator that the block is from.

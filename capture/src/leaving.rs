@@ -6,32 +6,21 @@
 //! a forked child of a process that had threads.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptape_wire::note::NoteKind;
 
 use crate::arch::{self, syscall};
-use crate::{lifecycle, next, thread};
+use crate::following::{Following, following};
+use crate::{lifecycle, thread};
 
-/// The next functions; 0 for none, or until the constructor has run.
-struct Next {
-    exit: AtomicUsize,
-    exit_c99: AtomicUsize,
-    quick_exit: AtomicUsize,
-}
-
-static NEXT: Next = Next {
-    exit: AtomicUsize::new(0),
-    exit_c99: AtomicUsize::new(0),
-    quick_exit: AtomicUsize::new(0),
-};
+following!(static EXIT = c"_exit");
+following!(static EXIT_C99 = c"_Exit");
+following!(static QUICK_EXIT = c"quick_exit");
+following!(static ON_EXIT = c"on_exit");
 
 /// From the constructor: is told when the process leaves.
 pub fn follow() {
-    NEXT.exit.store(next::symbol(c"_exit"), Ordering::Relaxed);
-    NEXT.exit_c99.store(next::symbol(c"_Exit"), Ordering::Relaxed);
-    NEXT.quick_exit.store(next::symbol(c"quick_exit"), Ordering::Relaxed);
-    let address = next::symbol(c"on_exit");
+    let address = ON_EXIT.address();
     if address == 0 {
         return;
     }
@@ -46,14 +35,14 @@ unsafe extern "C" fn by_exit(status: c_int, _: *mut c_void) {
 }
 
 fn tell(status: c_int) {
-    if !thread::is_busy() && lifecycle::is_itself() {
+    if lifecycle::is_itself() {
         thread::note(NoteKind::Exit, 0, &[(status & 0xff) as u64], &[]);
     }
 }
 
-fn leave(next: &AtomicUsize, status: c_int) -> ! {
+fn leave(next: &Following, status: c_int) -> ! {
     tell(status);
-    let address = next.load(Ordering::Relaxed);
+    let address = next.address();
     // SAFETY: the type of these functions; where there is none, the system call that they make.
     unsafe {
         if address != 0 {
@@ -67,15 +56,15 @@ fn leave(next: &AtomicUsize, status: c_int) -> ! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    leave(&NEXT.exit, status)
+    leave(&EXIT, status)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    leave(&NEXT.exit_c99, status)
+    leave(&EXIT_C99, status)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    leave(&NEXT.quick_exit, status)
+    leave(&QUICK_EXIT, status)
 }

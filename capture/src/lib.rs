@@ -15,9 +15,18 @@
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]
 
+mod announcing;
 mod arch;
+mod arena;
+mod asking;
+mod begin;
 mod children;
+mod early;
+mod environment;
 mod exec;
+mod filter;
+mod following;
+mod forks;
 mod hooks;
 mod leaving;
 mod lifecycle;
@@ -29,7 +38,13 @@ mod modules;
 mod next;
 mod operators;
 mod owner;
+mod patience;
+mod registering;
 mod sanitizers;
+mod scratch;
+mod shortage;
+mod slot;
+mod supply;
 mod thread;
 
 #[panic_handler]

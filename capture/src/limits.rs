@@ -8,11 +8,12 @@
 
 use core::ffi::c_int;
 
-use heaptape_wire::session::ARENA_BYTES;
+use heaptape_wire::session::{ARENA_BYTES, Why};
 
 use crate::arch::{self, syscall};
+use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
-use crate::next::{ENOSYS, Late, set_errno};
+use crate::next::{ENOSYS, set_errno};
 
 /// `struct rlimit` of <sys/resource.h>.
 #[repr(C)]
@@ -64,23 +65,34 @@ fn kernels(resource: c_int, new: Option<&Limit>) -> Option<Limit> {
     (done == 0).then_some(old)
 }
 
-/// Makes room for what this library maps; false where the program may need that room itself.
-pub fn make_room() -> bool {
-    [RLIMIT_DATA, RLIMIT_AS].into_iter().all(raise)
+/// Makes room for what this library maps; the reason where the program may need that room itself.
+pub fn make_room() -> Result<(), Option<Why>> {
+    [RLIMIT_DATA, RLIMIT_AS].into_iter().try_for_each(|resource| match raise(resource) {
+        Ok(()) => Ok(()),
+        Err(bytes) => {
+            let (ours, is_data) = (ours(resource).unwrap_or(0), resource == RLIMIT_DATA);
+            Err(Some(Why::Limit { is_data, bytes, ours, roomy: ROOMY * ours }))
+        }
+    })
 }
 
-fn raise(resource: c_int) -> bool {
-    /// A limit of so many times what this library takes has room for it.
-    const ROOMY: u64 = 16;
-    let (Some(limit), Some(ours)) = (kernels(resource, None), ours(resource)) else { return true };
+/// A limit of so many times what this library takes has room for it.
+const ROOMY: u64 = 16;
+
+/// Raises a limit; what it is where that can't be and there may be no room.
+fn raise(resource: c_int) -> Result<(), u64> {
+    let (Some(limit), Some(ours)) = (kernels(resource, None), ours(resource)) else {
+        return Ok(());
+    };
     if limit.current == INFINITY || is_raised(limit.current) {
-        return true;
+        return Ok(());
     }
     let current = raised(limit.current, ours);
     let within = Limit { current, maximum: limit.maximum };
     let both = Limit { current, maximum: raised(limit.maximum, ours) };
     let change = if current <= limit.maximum { within } else { both };
-    kernels(resource, Some(&change)).is_some() || limit.current >= ROOMY * ours
+    let has_room = kernels(resource, Some(&change)).is_some() || limit.current >= ROOMY * ours;
+    if has_room { Ok(()) } else { Err(limit.current) }
 }
 
 /// The limit to set in place of the one that the program wants; `None` for that itself.
@@ -106,7 +118,7 @@ macro_rules! limit_functions {
     ($get:ident, $get_symbol:literal, $set:ident, $set_symbol:literal, $both:ident, $both_symbol:literal) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_int, limit: *mut Limit) -> c_int {
-            static NEXT: Late = Late::new($get_symbol);
+            following!(static NEXT = $get_symbol);
             type Get = unsafe extern "C" fn(c_int, *mut Limit) -> c_int;
             // SAFETY: the type of this function; forwarded as the program asked.
             unsafe {
@@ -121,7 +133,7 @@ macro_rules! limit_functions {
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_int, limit: *const Limit) -> c_int {
-            static NEXT: Late = Late::new($set_symbol);
+            following!(static NEXT = $set_symbol);
             type Set = unsafe extern "C" fn(c_int, *const Limit) -> c_int;
             // SAFETY: as above; the limit is one, or null.
             unsafe {
@@ -141,7 +153,7 @@ macro_rules! limit_functions {
             new: *const Limit,
             old: *mut Limit,
         ) -> c_int {
-            static NEXT: Late = Late::new($both_symbol);
+            following!(static NEXT = $both_symbol);
             type Both = unsafe extern "C" fn(c_int, c_int, *const Limit, *mut Limit) -> c_int;
             // SAFETY: as above.
             unsafe {
@@ -165,8 +177,8 @@ macro_rules! limit_functions {
 ///
 /// # Safety
 /// It has that type.
-unsafe fn found<F>(late: &Late) -> Option<F> {
-    let address = late.address();
+unsafe fn found<F>(next: &Following) -> Option<F> {
+    let address = next.address();
     // SAFETY: as promised; a function is a word.
     (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
 }

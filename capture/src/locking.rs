@@ -3,8 +3,9 @@
 use core::ffi::c_int;
 
 use crate::arch::{self, syscall};
-use crate::lifecycle;
-use crate::next::{ENOSYS, Late, set_errno};
+use crate::following::following;
+use crate::next::{ENOSYS, set_errno};
+use crate::{arena, lifecycle};
 
 const MADV_DONTNEED: usize = 4;
 const PROT_NONE: usize = 0;
@@ -14,26 +15,26 @@ const PROT_READ_WRITE: usize = 3;
 /// the kernel gives them no memory; afterwards what is ours is not locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    static NEXT: Late = Late::new(c"mlockall");
+    following!(static NEXT = c"mlockall");
     let address = NEXT.address();
     if address == 0 {
         set_errno(ENOSYS);
         return -1;
     }
     let is_covered = lifecycle::is_covered() && !lifecycle::is_sandboxed();
-    let unused = if is_covered { lifecycle::unused() } else { [(0, 0); 2] };
+    let unused = if is_covered { arena::unused() } else { [(0, 0); 2] };
     protect(unused, PROT_NONE);
     // SAFETY: the type of mlockall; forwarded as the program asked.
     let result = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> c_int>(address)(flags)
     };
     if is_covered {
-        let [(arena, bytes), (private, length)] = lifecycle::mapped();
+        let [(shared, bytes), (private, length)] = arena::mapped();
         // SAFETY: our own mappings; what is in them stays, since the arena is a file.
         unsafe {
-            syscall(arch::SYS_MUNLOCK, [arena, bytes, 0, 0, 0, 0]);
+            syscall(arch::SYS_MUNLOCK, [shared, bytes, 0, 0, 0, 0]);
             syscall(arch::SYS_MUNLOCK, [private, length, 0, 0, 0, 0]);
-            syscall(arch::SYS_MADVISE, [arena, bytes, MADV_DONTNEED, 0, 0, 0]);
+            syscall(arch::SYS_MADVISE, [shared, bytes, MADV_DONTNEED, 0, 0, 0]);
         }
     }
     protect(unused, PROT_READ_WRITE);

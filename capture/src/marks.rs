@@ -5,19 +5,23 @@ use core::sync::atomic::Ordering;
 
 use heaptape_wire::note::NoteKind;
 
-use crate::arch::{SYS_SECCOMP, seen_in_passing, with_caller};
-use crate::lifecycle::{STATE, expect_threads};
-use crate::next::{DLOPEN, Late};
-use crate::{modules, thread};
+use crate::arch::{
+    SYS_CLONE, SYS_CLONE3, SYS_FORK, SYS_NANOSLEEP, SYS_SECCOMP, seen_in_passing, with_caller,
+};
+use crate::following::{Following, following};
+use crate::lifecycle::STATE;
+use crate::next::DLOPEN;
+use crate::thread::expect_threads;
+use crate::{filter, forks, modules, thread};
 
-static PTHREAD_CREATE: Late = Late::new(c"pthread_create");
-static THRD_CREATE: Late = Late::new(c"thrd_create");
-static DLMOPEN: Late = Late::new(c"dlmopen");
-static DLCLOSE: Late = Late::new(c"dlclose");
-static PRCTL: Late = Late::new(c"prctl");
-static SYSCALL: Late = Late::new(c"syscall");
-static MPI_INIT: Late = Late::new(c"MPI_Init");
-static MPI_INIT_THREAD: Late = Late::new(c"MPI_Init_thread");
+following!(static PTHREAD_CREATE = c"pthread_create");
+following!(static THRD_CREATE = c"thrd_create");
+following!(static DLMOPEN = c"dlmopen");
+following!(static DLCLOSE = c"dlclose");
+following!(static PRCTL = c"prctl");
+following!(static SYSCALL = c"syscall");
+static MPI_INIT: Following = Following::later(c"MPI_Init");
+static MPI_INIT_THREAD: Following = Following::later(c"MPI_Init_thread");
 
 /// What a function stands in with when the real one can't be found: an error.
 unsafe extern "C" fn failing() -> isize {
@@ -25,17 +29,17 @@ unsafe extern "C" fn failing() -> isize {
     -1
 }
 
-fn or_failing(late: &Late) -> usize {
-    match late.address() {
+fn or_failing(next: &Following) -> usize {
+    match next.address() {
         0 => failing as *const () as usize,
         found => found,
     }
 }
 
 macro_rules! passing {
-    ($export:ident, $mark:ident, $next:ident, $late:expr) => {
+    ($export:ident, $mark:ident, $next:ident, $next_function:expr) => {
         unsafe extern "C" fn $next() -> usize {
-            or_failing($late)
+            or_failing($next_function)
         }
         seen_in_passing!($export, $mark, $next);
     };
@@ -94,22 +98,48 @@ unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     result
 }
 
-unsafe extern "C" fn process_controlled(operation: usize, value: usize) {
+unsafe extern "C" fn process_controlled(operation: usize, value: usize, filter: usize) {
     const PR_SET_SECCOMP: usize = 22;
+    const SECCOMP_MODE_STRICT: usize = 1;
     if operation as u32 as usize == PR_SET_SECCOMP {
-        sandboxed(value);
+        // The modes have other numbers here than as operations of the call.
+        sandboxed(value.wrapping_sub(SECCOMP_MODE_STRICT), filter);
     }
 }
 
-unsafe extern "C" fn system_called(number: usize, operation: usize) {
-    if number == SYS_SECCOMP {
-        sandboxed(operation);
+unsafe extern "C" fn system_called(number: usize, operation: usize, _flags: usize, filter: usize) {
+    /// The process and its copy share their memory, as after a vfork.
+    const CLONE_VM: u64 = 0x100;
+    let flags = match number {
+        SYS_SECCOMP => return sandboxed(operation, filter),
+        SYS_CLONE => operation as u64,
+        // SAFETY: `struct clone_args` of <linux/sched.h> begins with the flags.
+        SYS_CLONE3 if operation != 0 => unsafe { *(operation as *const u64) },
+        SYS_FORK => 0,
+        _ => return,
+    };
+    if flags & CLONE_VM == 0 {
+        forks::before_copy();
     }
 }
 
-/// A filter is about to be installed: from here on waiting only spins.
-fn sandboxed(operation: usize) {
+/// The program is about to go into a sandbox: from here on nothing is asked, and who waits may sleep only
+/// where every filter lets that through.
+fn sandboxed(operation: usize, program: usize) {
+    const STRICT: usize = 0;
+    const FILTER: usize = 1;
+    let may_sleep = match operation {
+        STRICT => false,
+        // Without a filter it asks whether there are any.
+        FILTER if program == 0 => return,
+        // SAFETY: the program's own filter, on its way to the kernel.
+        FILTER => unsafe { filter::lets_through(program, SYS_NANOSLEEP) },
+        _ => return,
+    };
     STATE.sandboxed.store(1, Ordering::Relaxed);
+    if !may_sleep {
+        STATE.sleepless.store(1, Ordering::Relaxed);
+    }
     thread::note(NoteKind::Seccomp, 0, &[operation as u64], &[]);
 }
 
@@ -151,7 +181,7 @@ macro_rules! fortran_init {
         with_caller!($export, $count, $entry);
 
         unsafe extern "C" fn $entry($($arg: usize,)* error: *const i32, caller: usize) {
-            static NEXT: Late = Late::new($symbol);
+            static NEXT: Following = Following::later($symbol);
             type Init = unsafe extern "C" fn($(fortran_init!(@word $arg),)* *const i32) -> isize;
             thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
             // SAFETY: the type of this function, whose result nobody reads; it writes the error.

@@ -1,10 +1,11 @@
-//! The list of mapped modules, with build ids, so that a caller's address has a name later.
+//! The list of mapped modules, with build ids, so that a caller's address has a name later: at first all
+//! of them, then what is new and what is gone.
 //!
 //! Listed in the constructor, around `dlclose`, at the next `dlopen` after one, and at the end; never
 //! in a hook of the allocator, since the loader's lock is taken.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
 
@@ -50,56 +51,133 @@ unsafe extern "C" {
 /// Modules ever loaded and unloaded, when the list was last written.
 static SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
 
-struct Listing {
-    generation: Option<u64>,
+/// What has been listed, in the loader's order: what each module is known by, and its lowest address.
+/// The loader adds at the end, so what is new stands behind what is old. Written under its lock.
+struct Listed {
+    count: AtomicUsize,
+    modules: [(AtomicU64, AtomicU64); REMEMBERED],
 }
 
-/// Writes the list of modules, if it has changed since it was last written.
+/// With more modules than that all are listed each time.
+const REMEMBERED: usize = 2048;
+
+static LISTED: Listed = Listed {
+    count: AtomicUsize::new(0),
+    modules: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REMEMBERED],
+};
+
+/// A look at the loader's list.
+struct Look {
+    generation: Option<u64>,
+    /// Modules looked at.
+    count: usize,
+    /// Modules of the last list that were there before it, and that this look has passed.
+    known: usize,
+    passed: usize,
+    /// Whether anything was written.
+    differs: bool,
+}
+
+/// Writes which modules are new and which are gone, if the list has changed since it was last written.
 pub fn refresh() {
-    let mut listing = Listing { generation: None };
+    let known = LISTED.count.load(Ordering::Relaxed);
+    let mut look = Look { generation: None, count: 0, known, passed: 0, differs: false };
     // SAFETY: the callback only reads what the loader hands it.
-    unsafe { dl_iterate_phdr(visit, (&raw mut listing).cast()) };
-    if let Some(generation) = listing.generation {
-        SEEN.store(generation, Ordering::Relaxed);
-        thread::note(NoteKind::ModulesEnd, 0, &[], &[]);
+    unsafe { dl_iterate_phdr(visit, (&raw mut look).cast()) };
+    let Some(generation) = look.generation else { return };
+    look.pass(look.known);
+    LISTED.count.store(if look.count > REMEMBERED { 0 } else { look.count }, Ordering::Relaxed);
+    SEEN.store(generation, Ordering::Relaxed);
+    match look.known {
+        0 => thread::note(NoteKind::ModulesEnd, 0, &[], &[]),
+        _ if look.differs => thread::note(NoteKind::ModulesEnd, 0, &[1], &[]),
+        _ => {}
     }
 }
 
 /// The next list is written in any case: the process is a new one, or somebody waits for a list.
 pub fn forget() {
     SEEN.store(u64::MAX, Ordering::Relaxed);
+    LISTED.count.store(0, Ordering::Relaxed);
 }
 
 unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) -> c_int {
     // SAFETY: the loader's and our own structures.
-    let (info, listing) = unsafe { (&*info, &mut *data.cast::<Listing>()) };
-    if listing.generation.is_none() {
+    let (info, look) = unsafe { (&*info, &mut *data.cast::<Look>()) };
+    if look.generation.is_none() {
         let counted = size >= core::mem::offset_of!(Info, removed) + 8;
         let generation = if counted { info.added.wrapping_add(info.removed << 32) } else { 0 };
         if generation == SEEN.load(Ordering::Relaxed) {
             return 1;
         }
-        listing.generation = Some(generation);
-        describe(info, true);
-        return 0;
+        look.generation = Some(generation);
     }
-    describe(info, false);
+    look.module(info);
     0
 }
 
+impl Look {
+    fn module(&mut self, info: &Info) {
+        let (key, (low, _)) = (key(info), extent(info));
+        let mut rest = LISTED.modules[..self.known].iter().skip(self.passed);
+        match rest.position(|(known, _)| known.load(Ordering::Relaxed) == key) {
+            Some(gone) => self.pass(self.passed + gone),
+            None => {
+                self.pass(self.known);
+                self.differs = true;
+                describe(info, self.count == 0);
+            }
+        }
+        self.passed = (self.passed + 1).min(self.known);
+        // Never ahead of what is still to be passed: each that stands here was there before, or all are.
+        if let Some((known, start)) = LISTED.modules.get(self.count) {
+            known.store(key, Ordering::Relaxed);
+            start.store((info.bias as u64).wrapping_add(low), Ordering::Relaxed);
+        }
+        self.count += 1;
+    }
+
+    /// The modules of the last list up to this one are gone.
+    fn pass(&mut self, next: usize) {
+        for (_, start) in LISTED.modules[..self.known].iter().take(next).skip(self.passed) {
+            self.differs = true;
+            thread::note(NoteKind::ModuleGone, 0, &[start.load(Ordering::Relaxed)], &[]);
+        }
+        self.passed = self.passed.max(next);
+    }
+}
+
+/// What a module is known by: its place and its name.
+fn key(info: &Info) -> u64 {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let name = if info.name.is_null() {
+        &[]
+    } else {
+        // SAFETY: the loader's name of the module, a C string.
+        unsafe { CStr::from_ptr(info.name) }.to_bytes()
+    };
+    let bytes = (info.bias as u64).to_le_bytes().into_iter().chain(name.iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+/// The lowest address of a module and the one behind its highest, without its bias.
+fn extent(info: &Info) -> (u64, u64) {
+    // SAFETY: the loader's table of program headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
+    let loaded = headers.iter().filter(|header| header.kind == PT_LOAD);
+    loaded.fold((u64::MAX, 0), |(low, high), header| {
+        (low.min(header.address), high.max(header.address + header.memory_size))
+    })
+}
+
 fn describe(info: &Info, is_first: bool) {
-    let (mut low, mut high) = (u64::MAX, 0);
+    let (low, high) = extent(info);
     let mut text = [0u8; MAX_TEXT];
     for i in 0..info.count as usize {
         // SAFETY: the loader's table of program headers.
         let header = unsafe { &*info.headers.add(i) };
-        match header.kind {
-            PT_LOAD => {
-                low = low.min(header.address);
-                high = high.max(header.address + header.memory_size);
-            }
-            PT_NOTE => copy_build_id(info.bias, header, &mut text),
-            _ => {}
+        if header.kind == PT_NOTE {
+            copy_build_id(info.bias, header, &mut text);
         }
     }
     if low > high {

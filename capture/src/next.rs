@@ -5,12 +5,14 @@
 //! served from a small static region that `free` recognises.
 
 use core::cell::UnsafeCell;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heaptape_wire::process::Gap;
 
-use crate::{owner, sanitizers};
+use crate::early::early;
+use crate::following::{self, following};
+use crate::{asking, owner, sanitizers};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -22,6 +24,11 @@ core::arch::global_asm!(".symver dlsym, dlsym@GLIBC_2.2.5");
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 const RTLD_LAZY_NOLOAD: c_int = 1 | 4;
+
+following! {
+    /// libc's `dlopen`, behind ours.
+    pub static DLOPEN = c"dlopen"
+}
 
 pub type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
 pub type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
@@ -138,7 +145,10 @@ pub fn look_up() -> bool {
     // SAFETY: as above; every field but this one is known now.
     unsafe { (*table).sizes = sizes(&*table) };
     crate::operators::look_around();
-    crate::mappings::look_up();
+    following::look_up_all();
+    // One that succeeds comes last: the loader then gives back, unseen like its making, the text that
+    // it holds about one that failed.
+    symbol(c"malloc");
     STATE.store(KNOWN, Ordering::Release);
     true
 }
@@ -165,7 +175,7 @@ fn sizes(next: &Next) -> Sizes {
             no_size
         }
         Some(_) if of_libc(next.malloc as usize) => next.usable_size,
-        Some(_) => crate::thread::ask_size,
+        Some(_) => ask_size,
     };
     let of = |function: usize| match own {
         Some(own) if own.holds(function) => size,
@@ -182,14 +192,34 @@ fn sizes(next: &Next) -> Sizes {
     }
 }
 
-/// The size of a block of libc's, where libc is not the allocator. It is looked up at the first such
-/// block: the look-up may allocate, and an allocator may be why the first look-up is made.
-unsafe extern "C" fn size_by_libc(block: *mut u8) -> usize {
-    static FOUND: AtomicUsize = AtomicUsize::new(0);
-    if FOUND.load(Ordering::Relaxed) == 0 {
-        FOUND.store(symbol_of(c"libc.so.6", c"malloc_usable_size"), Ordering::Relaxed);
+/// The size of a block of an allocator that is not libc's.
+unsafe extern "C" fn ask_size(block: *mut u8) -> usize {
+    if asking::is_trusted() {
+        // SAFETY: a live block.
+        return unsafe { (next().usable_size)(block) };
     }
-    match FOUND.load(Ordering::Relaxed) {
+    // SAFETY: as above.
+    asking::with_care(|| unsafe { (next().usable_size)(block) })
+}
+
+/// libc's `malloc_usable_size`, where libc is not the allocator but serves what that lacks.
+static LIBC_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// From the constructor: looks up what may not be looked up earlier, since it may allocate, and an
+/// allocator may be why the first look-up is made.
+pub fn look_up_rest() {
+    let sizes = &next().sizes;
+    let all =
+        [sizes.memalign, sizes.aligned_alloc, sizes.valloc, sizes.pvalloc, sizes.posix_memalign];
+    if all.iter().any(|&size| core::ptr::fn_addr_eq(size, size_by_libc as UsableSize)) {
+        let (found, _) = asking::unseen(|| symbol_of(c"libc.so.6", c"malloc_usable_size"));
+        LIBC_SIZE.store(found, Ordering::Relaxed);
+    }
+}
+
+/// The size of a block of libc's, where libc is not the allocator; not known before the constructor.
+unsafe extern "C" fn size_by_libc(block: *mut u8) -> usize {
+    match LIBC_SIZE.load(Ordering::Relaxed) {
         0 => 0,
         // SAFETY: the type of this function; a live block of libc's.
         found => unsafe { core::mem::transmute::<usize, UsableSize>(found)(block) },
@@ -208,27 +238,34 @@ pub fn gap() -> Option<(Gap, Option<owner::Module>)> {
     is_unknown.then(|| (Gap::SizeUnknown, owner::module_of(next().malloc as usize)))
 }
 
+following!(static VERSION = c"gnu_get_libc_version");
+
+/// An address in the C library; 0 where that is not glibc.
+pub fn in_glibc() -> usize {
+    VERSION.address()
+}
+
 /// Whether the C library is glibc. Another one may load this library just as well, and then hands no
 /// arguments to constructors, keeps its thread's words elsewhere, and so on: nothing is recorded there.
 pub fn is_glibc() -> bool {
-    symbol(c"gnu_get_libc_version") != 0
+    in_glibc() != 0
 }
 
 /// The address of the next definition of a symbol; 0 when there is none. Not for hooks.
-pub fn symbol(name: &core::ffi::CStr) -> usize {
+pub fn symbol(name: &CStr) -> usize {
     // SAFETY: a C string; dlsym may be called at any time after relocation.
     unsafe { dlsym(RTLD_NEXT, name.as_ptr()) as usize }
 }
 
 /// The address that a symbol has for the program: the first definition, ours included. Not for hooks.
-pub fn global(name: &core::ffi::CStr) -> usize {
+pub fn global(name: &CStr) -> usize {
     // SAFETY: as above.
     unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) as usize }
 }
 
 /// The address of a symbol of a library that is loaded already but perhaps in no global scope; 0
 /// when there is none. Not for hooks.
-pub fn symbol_of(library: &core::ffi::CStr, name: &core::ffi::CStr) -> usize {
+pub fn symbol_of(library: &CStr, name: &CStr) -> usize {
     let dlopen = DLOPEN.address();
     if dlopen == 0 {
         return 0;
@@ -242,38 +279,6 @@ pub fn symbol_of(library: &core::ffi::CStr, name: &core::ffi::CStr) -> usize {
     }
 }
 
-/// A next function that is looked up when it is first needed, outside the hot path.
-pub struct Late {
-    name: &'static core::ffi::CStr,
-    address: AtomicUsize,
-}
-
-impl Late {
-    pub const fn new(name: &'static core::ffi::CStr) -> Late {
-        Late { name, address: AtomicUsize::new(0) }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &'static core::ffi::CStr {
-        self.name
-    }
-
-    /// Its address; 0 when there is none.
-    pub fn address(&self) -> usize {
-        match self.address.load(Ordering::Relaxed) {
-            0 => {
-                let found = symbol(self.name);
-                self.address.store(found, Ordering::Relaxed);
-                found
-            }
-            known => known,
-        }
-    }
-}
-
-/// libc's `dlopen`, behind ours.
-pub static DLOPEN: Late = Late::new(c"dlopen");
-
 /// Sets errno, where a function of ours stands in for one that libc lacks or that failed before it.
 pub fn set_errno(error: c_int) {
     // SAFETY: libc's own word of this thread.
@@ -282,51 +287,6 @@ pub fn set_errno(error: c_int) {
 
 pub const ENOMEM: c_int = 12;
 pub const ENOSYS: c_int = 38;
-
-// --- before the look-up ---------------------------------------------------------------------------
-
-const EARLY_BYTES: usize = 64 << 10;
-
-#[repr(C, align(16))]
-struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
-
-// SAFETY: stretches of it are handed out once each.
-unsafe impl Sync for Early {}
-
-static EARLY: Early = Early(UnsafeCell::new([0; EARLY_BYTES]));
-static EARLY_USED: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a block is one of those handed out during the look-up.
-#[inline(always)]
-pub fn is_early(block: *mut u8) -> bool {
-    (block as usize).wrapping_sub(EARLY.0.get() as usize) < EARLY_BYTES
-}
-
-/// A block from the static region, zeroed, aligned to 16 bytes; null when it is used up.
-fn early(size: usize) -> *mut u8 {
-    let Some(need) = size.checked_next_multiple_of(16).and_then(|n| n.checked_add(16)) else {
-        return core::ptr::null_mut();
-    };
-    if need > EARLY_BYTES {
-        return core::ptr::null_mut();
-    }
-    let start = EARLY_USED.fetch_add(need, Ordering::Relaxed);
-    if start + need > EARLY_BYTES {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: this stretch lies in the region and is handed out once; its first word keeps the size.
-    unsafe {
-        let block = EARLY.0.get().cast::<u8>().add(start + 16);
-        block.sub(16).cast::<usize>().write(size);
-        block
-    }
-}
-
-/// The size of a block from the static region.
-pub fn early_size(block: *mut u8) -> usize {
-    // SAFETY: `early` wrote it there.
-    unsafe { block.sub(16).cast::<usize>().read() }
-}
 
 /// The size of a block whose allocator can't be asked, or hands out what was asked for to the byte.
 unsafe extern "C" fn no_size(_: *mut u8) -> usize {

@@ -13,10 +13,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use heaptape_wire::event::Call;
 
 use crate::arch::{operator_new, with_caller};
+use crate::following::Following;
 use crate::hooks::{record, release, slack};
-use crate::next::{Late, UsableSize, next, symbol_of};
+use crate::next::{UsableSize, next, symbol_of};
 use crate::owner;
-use crate::thread::{self, OPERATOR_BYTES};
+use crate::shortage::{self, OPERATOR_BYTES};
 
 /// Forms of the operators that are made of one another.
 struct Family {
@@ -100,12 +101,9 @@ fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
     made(block, size, align, caller, next().sizes.aligned_alloc)
 }
 
-/// A failure is recorded once it is final (see [`thread::enter_new`]).
+/// A failure is recorded once it is final (see [`shortage::enter`]).
 fn made(block: *mut u8, size: usize, align: usize, caller: usize, ask: UsableSize) -> *mut u8 {
-    if !block.is_null() {
-        record(Call::New, block, size, align, caller, ask);
-    }
-    block
+    if block.is_null() { block } else { record(Call::New, block, size, align, caller, ask) }
 }
 
 /// Leaves everything to the real operator.
@@ -135,7 +133,7 @@ unsafe extern "C" fn made_of_aligned(
 }
 
 /// The next operator of a form; 0 when there is none.
-fn real(operator: &Late) -> usize {
+fn real(operator: &Following) -> usize {
     match operator.address() {
         // The C++ library may have come with a plug-in and be in no global scope.
         0 => symbol_of(c"libstdc++.so.6", operator.name()),
@@ -144,14 +142,20 @@ fn real(operator: &Late) -> usize {
 }
 
 /// The next `operator new` of a form, to be entered in our place.
-fn real_new(operator: &Late, family: &Family, size: usize, align: usize, caller: usize) -> usize {
+fn real_new(
+    operator: &Following,
+    family: &Family,
+    size: usize,
+    align: usize,
+    caller: usize,
+) -> usize {
     let address = real(operator);
     if address == 0 {
         return no_operator as *const () as usize;
     }
     if !family.is_replaced() {
         find_exception_maker();
-        thread::enter_new(code_of(address), size, align, caller);
+        shortage::enter(code_of(address), size, align, caller);
     }
     address
 }
@@ -169,14 +173,14 @@ fn code_of(operator: usize) -> (usize, usize) {
 /// The real `operator new` has returned. One that is not the C++ library's may have made the block, or
 /// given up, without a call that we see.
 unsafe extern "C" fn after_real(block: *mut u8) -> *mut u8 {
-    thread::leave_new(block as u64, |size| slack(block, size, next().sizes.malloc));
+    shortage::exit(block as u64, |size| slack(block, size, next().sizes.malloc));
     block
 }
 
 /// Memory is short already, so the look-up costs nothing that matters.
 fn find_exception_maker() {
-    static MAKER: Late = Late::new(c"__cxa_allocate_exception");
-    thread::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
+    static MAKER: Following = Following::later(c"__cxa_allocate_exception");
+    shortage::EXCEPTION_MAKER.store(real(&MAKER), Ordering::Relaxed);
 }
 
 /// There is no C++ library to throw `bad_alloc`: the program ends as an uncaught one would end it.
@@ -194,7 +198,7 @@ unsafe extern "C" fn no_operator() -> *mut u8 {
 macro_rules! new {
     ($name:ident, $symbol:literal, $entry:path, $family:expr, $next:ident) => {
         unsafe extern "C" fn $next(size: usize, align: usize, _: usize, caller: usize) -> usize {
-            static REAL: Late = Late::new($symbol);
+            static REAL: Following = Following::later($symbol);
             let align = if core::ptr::eq(&$family, &ALIGNED) { align } else { 0 };
             real_new(&REAL, &$family, size, align, caller)
         }
@@ -228,7 +232,7 @@ new!(
 macro_rules! delete {
     ($name:ident, $count:tt, $symbol:literal, $aside:expr, $entry:ident, ($($rest:ident),*)) => {
         unsafe extern "C" fn $entry(block: *mut u8, $($rest: usize,)* caller: usize) {
-            static REAL: Late = Late::new($symbol);
+            static REAL: Following = Following::later($symbol);
             if $aside {
                 let address = real(&REAL);
                 if address != 0 {

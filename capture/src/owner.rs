@@ -5,8 +5,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::following::following;
 use crate::modules::{Header, Info, PT_LOAD, dl_iterate_phdr};
-use crate::next::{global, symbol};
+use crate::next::{global, in_glibc};
 
 /// `Dl_info` of <dlfcn.h>.
 #[repr(C)]
@@ -32,7 +33,8 @@ struct FileHeader {
 fn place_of(address: usize) -> Option<(Place, *const Symbol)> {
     const RTLD_DL_SYMENT: c_int = 1;
     type Ask = unsafe extern "C" fn(usize, *mut Place, *mut *const Symbol, c_int) -> c_int;
-    let dladdr1 = symbol(c"dladdr1");
+    following!(static DLADDR1 = c"dladdr1");
+    let dladdr1 = DLADDR1.address();
     if dladdr1 == 0 {
         return None;
     }
@@ -67,7 +69,7 @@ impl Module {
     }
 
     /// Its path; empty for the executable, whose name is the command's first word to the loader.
-    pub fn path_of_library(&self, first_word: *const c_char) -> &[u8] {
+    pub fn path_later(&self, first_word: *const c_char) -> &[u8] {
         if self.name == first_word { &[] } else { self.path() }
     }
 
@@ -98,7 +100,7 @@ pub fn module_of(address: usize) -> Option<Module> {
 
 /// The C library.
 pub fn libc() -> Option<Module> {
-    module_of(symbol(c"gnu_get_libc_version"))
+    module_of(in_glibc())
 }
 
 /// The module of a tool that runs the program and puts functions of its own in the place of every

@@ -1,6 +1,6 @@
 // mapped: every call that maps memory, failing ones too, each behind a malloc of its own size. For each a line goes to the file
 // that $TRUTH names: the size, then the call as `heaptape events --notes --json` should show it. Narrow arguments and results
-// stand as 32 bits.
+// stand as they are, extended by their sign.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <malloc.h>
@@ -22,7 +22,7 @@ static void tell(const char *name, const char *text, const uint64_t *args, int c
 }
 
 #define WORD(x) ((uint64_t)(x))
-#define INT(x) ((uint64_t)(uint32_t)(x))
+#define INT(x) ((uint64_t)(int64_t)(int)(x))
 // Makes a block, makes the call, and tells it with its arguments and the result, which is a WORD or an INT.
 #define CALL(name, text, result, call, ...) ({ \
     void *volatile block = malloc(++size); \

@@ -1,5 +1,5 @@
-// A program with a fault of the kind that its argument names, among work that comes and goes; it prints
-// what it knows of the fault, as words of a line: bytes, blocks.
+// A program with a fault of the kind that its argument names, or with all of them, among work that comes and
+// goes; it prints what it knows of the fault, as words of a line: bytes, blocks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +59,18 @@ NOINLINE static void work(unsigned long n) {
         for (int i = 0; i < KEPT; i++) free(held[i]);
 }
 
+// Whether the argument names this fault.
+static int has(const char *argument, const char *fault) {
+    return !strcmp(argument, fault) || !strcmp(argument, "all");
+}
+
 int main(int argc, char **argv) {
     const char *fault = argc > 1 ? argv[1] : "none";
     for (unsigned long n = 0; n < ROUNDS; n++) {
         work(n);
-        if (!strcmp(fault, "leak") && n % 10 == 0) remember(n);
-        if (!strcmp(fault, "spike") && n == ROUNDS / 3) load_at_once();
-        if (!strcmp(fault, "storm") && n % 2 == 0) copy_words();
+        if (has(fault, "leak") && n % 10 == 0) remember(n);
+        if (has(fault, "spike") && n == ROUNDS / 3) load_at_once();
+        if (has(fault, "storm") && n % 2 == 0) copy_words();
     }
     fprintf(stderr, "%lu %lu\n", bytes, blocks);
     return 0;

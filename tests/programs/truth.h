@@ -61,6 +61,7 @@ static uint64_t t_caught;
 static int t_live_known = 1, t_quiet, t_written;
 static const char *t_path;
 static int t_fd = -1; // where the line goes when it cannot be opened by name any more
+static uint64_t t_pid; // what the line tells as the process's number, where that is not the one it knows
 
 // ---- the arithmetic, which the test harness repeats ----
 
@@ -317,7 +318,7 @@ static inline void truth_write(void) {
     t_look(&live);
     t_length = 0;
     t_put("{\"program\":\""); t_put(program_invocation_short_name); t_put("\"");
-    t_put_field("pid", (uint64_t)getpid());
+    t_put_field("pid", t_pid ? t_pid : (uint64_t)getpid());
     t_put_field("threads", t_thread_count);
     t_put(",\"calls\":{");
     for (int c = 0; c < T_CALLS; c++) { t_put(c ? ",\"" : "\""); t_put(t_names[c]); t_put("\":"); t_put_number(all.calls[c]); }

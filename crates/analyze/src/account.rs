@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use heaptape_tape::{Columns, Lent, ProcessSummary, Tape};
+use heaptape_tape::{Columns, Item, Lent, ProcessSummary, Release, Tape};
 
 use crate::Error;
 use crate::bins::Histogram;
@@ -226,7 +226,7 @@ fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
 }
 
 /// The even points of a length, the last of them its end.
-fn evens(range: &Range<u64>) -> Vec<u64> {
+pub(crate) fn evens(range: &Range<u64>) -> Vec<u64> {
     let (start, length) = (range.start, range.end - range.start);
     let part = |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
     (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()
@@ -339,7 +339,16 @@ fn own_over_time(
     let columns = Columns { slack: true, time: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     while let Some(item) = items.lend()? {
-        let Lent::Event(event) = item else { continue };
+        let event = match item {
+            Lent::Event(event) => event,
+            Lent::Other(Item::Release(Release { lost: Some(lost), .. })) => {
+                if lost.birth.is_some() {
+                    levels.remove(lost.size, lost.slack);
+                }
+                continue;
+            }
+            Lent::Other(_) => continue,
+        };
         for old in event.ended().filter(|old| old.birth.is_some()) {
             levels.remove(old.size, old.slack);
         }

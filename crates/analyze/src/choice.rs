@@ -93,6 +93,54 @@ impl FromStr for Span {
     }
 }
 
+/// A part of a run, over the index or over time: `A..B` as a [`Span`] has it, or with times, such as
+/// `1.5s..3s` or `..80ms`. The unit of one of two times is the other's, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Numbers without a unit: indexes, or seconds on an axis of time.
+    Bare {
+        /// As indexes; `None` where they are not whole.
+        indexes: Option<Span>,
+        /// As seconds, in milliseconds.
+        millis: Span,
+    },
+    /// Milliseconds since the recording began.
+    Millis(Span),
+}
+
+impl FromStr for Window {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let nonsense = || Error::WindowText(text.to_owned());
+        let (start, end) = text.split_once("..").ok_or_else(nonsense)?;
+        let (start, end) = (start.trim(), end.trim());
+        let unit = |text: &str| match text {
+            _ if text.ends_with("ms") => Some(1),
+            _ if text.ends_with('s') => Some(1000),
+            _ => None,
+        };
+        let common = unit(end).or(unit(start));
+        let time = |text: &str| {
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let number = text.strip_suffix("ms").or(text.strip_suffix('s')).unwrap_or(text);
+            let unit = unit(text).or(common).unwrap_or(1000);
+            millis(number, unit).map(Some).ok_or_else(nonsense)
+        };
+        let (from, to) = (time(start)?.unwrap_or(0), time(end)?);
+        if to.is_some_and(|to| to < from) {
+            return Err(Error::Backwards(text.to_owned()));
+        }
+        let span = Span { start: from, end: to };
+        Ok(match common {
+            Some(_) => Window::Millis(span),
+            None => Window::Bare { indexes: text.parse().ok(), millis: span },
+        })
+    }
+}
+
 /// A moment in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -122,6 +170,53 @@ impl FromStr for Moment {
             },
         };
         moment.ok_or_else(|| Error::MomentText(text.to_owned()))
+    }
+}
+
+/// The last part of the run of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastPart {
+    /// So many thousandths of its events.
+    Permille(u16),
+    /// So many events.
+    Events(u64),
+    /// What happened in so many milliseconds.
+    Millis(u64),
+}
+
+impl LastPart {
+    /// No part at all.
+    pub const NOTHING: LastPart = LastPart::Events(0);
+}
+
+impl fmt::Display for LastPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LastPart::Permille(n) if n % 10 == 0 => write!(f, "{} %", n / 10),
+            LastPart::Permille(n) => write!(f, "{}.{} %", n / 10, n % 10),
+            LastPart::Events(n) => n.fmt(f),
+            LastPart::Millis(n) => write!(f, "{}.{:03} s", n / 1000, n % 1000),
+        }
+    }
+}
+
+impl FromStr for LastPart {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let part = if let Some(percent) = text.strip_suffix('%') {
+            let permille = percent.trim().parse::<f64>().ok().map(|n| (n * 10.0).round());
+            // Also turns away NaN and infinity.
+            let permille = permille.filter(|n| (0.0..=1000.0).contains(n));
+            permille.map(|n| LastPart::Permille(n as u16))
+        } else {
+            match text.parse() {
+                Ok(Moment::Index(events)) => Some(LastPart::Events(events)),
+                Ok(Moment::Millis(millis)) => Some(LastPart::Millis(millis)),
+                _ => None,
+            }
+        };
+        part.ok_or_else(|| Error::PartText(text.to_owned()))
     }
 }
 
@@ -167,10 +262,55 @@ mod tests {
     }
 
     #[test]
+    fn windows_of_indexes_and_of_time() {
+        let window = |text: &str| text.parse::<Window>().ok();
+        let millis = |text: &str| match window(text) {
+            Some(Window::Millis(span)) => Some(span.within(100_000)),
+            _ => None,
+        };
+        assert_eq!(millis("1.5s..3s"), Some(1500..3000));
+        assert_eq!(millis("1.5..3s"), Some(1500..3000));
+        assert_eq!(millis("5..80ms"), Some(5..80));
+        assert_eq!(millis("80ms..1s"), Some(80..1000));
+        assert_eq!(millis("..1s"), Some(0..1000));
+        assert_eq!(millis("2 s.."), Some(2000..100_000));
+        let bare = window("1..3");
+        let Some(Window::Bare { indexes, millis }) = bare else { panic!("{bare:?}") };
+        assert_eq!(indexes.map(|span| span.within(100)), Some(1..3));
+        assert_eq!(millis.within(10_000), 1000..3000);
+        assert!(matches!(window("1.5..3"), Some(Window::Bare { indexes: None, .. })));
+        assert!(matches!("3s..1s".parse::<Window>(), Err(Error::Backwards(_))));
+        for text in
+            ["", "5", "peak", "a..b", "-1..3", "1s..2m", "1..2..3", "s..", "1sms..2", "1ss..2"]
+        {
+            assert_eq!(window(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
     fn around_an_index() {
         assert_eq!(Span::around(20, 10).within(100), 10..31);
         assert_eq!(Span::around(3, 10).within(8), 0..8);
         assert_eq!(Span::around(u64::MAX, 10).within(8), 8..8);
+    }
+
+    #[test]
+    fn last_parts() {
+        for (text, part, shown) in [
+            ("10%", LastPart::Permille(100), "10 %"),
+            ("2.5 %", LastPart::Permille(25), "2.5 %"),
+            ("100%", LastPart::Permille(1000), "100 %"),
+            ("0", LastPart::NOTHING, "0"),
+            ("500", LastPart::Events(500), "500"),
+            ("1.5s", LastPart::Millis(1500), "1.500 s"),
+            ("80ms", LastPart::Millis(80), "0.080 s"),
+        ] {
+            assert_eq!(text.parse().ok(), Some(part), "{text}");
+            assert_eq!(part.to_string(), shown);
+        }
+        for text in ["", "%", "101%", "-1%", "nan%", "peak", "end", "-5", "10 percent"] {
+            assert!(text.parse::<LastPart>().is_err(), "{text:?}");
+        }
     }
 
     #[test]

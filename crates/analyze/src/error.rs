@@ -14,12 +14,40 @@ pub enum Error {
     /// A text is no range of indexes.
     #[error("'{0}' is no range of indexes: give A..B (B excluded), A.., ..B, or one index.")]
     SpanText(String),
+    /// A text is no part of a run.
+    #[error(
+        "'{0}' is no part of a run: give A..B (B excluded), A.. or ..B, as indexes or as times such as 1.5s..3s."
+    )]
+    WindowText(String),
+    /// Fractions where indexes are meant.
+    #[error(
+        "Indexes are whole numbers: give a range such as 1000..2000, or times such as 1.5s..3s."
+    )]
+    FractionalIndexes,
+    /// A range of time was given for curves over the index, or the other way round.
+    #[error("The range is one of time, and the curves run over the index: leave --over index out.")]
+    TimeOverIndex,
     /// A range of indexes begins after its end.
     #[error("The range '{0}' ends before it begins.")]
     Backwards(String),
     /// A text is no moment.
     #[error("'{0}' is no moment: give an index, peak, end, or a time such as 12.5s.")]
     MomentText(String),
+    /// A text is no part of a run.
+    #[error(
+        "'{0}' is no part of a run: give percent of the events such as 10%, a number of events, or a time such as 2s."
+    )]
+    PartText(String),
+    /// A line of a suppression file is none.
+    #[error(
+        "Line {line} is no suppression: '{text}'; it must be leak:PATTERN, empty, or a comment after #."
+    )]
+    Suppression {
+        /// Its number, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

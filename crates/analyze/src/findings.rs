@@ -5,6 +5,7 @@
 
 use crate::account::{Account, EIGHTHS};
 use crate::bounds::Bounds;
+use crate::growth;
 use crate::lives::Load;
 use crate::sites::Site;
 use crate::timeline::Timeline;
@@ -15,7 +16,7 @@ pub enum Finding {
     /// For a short part of the run far more was live than else: at least twice as much as half of the time,
     /// for a tenth of the run at the most.
     Spike(Spike),
-    /// What lives grows all through the run, and is not freed at its end.
+    /// What lives grows all through the run (as [`growth`] has it), and is not freed at its end.
     Growth(Growth),
     /// At least a third of the blocks, and at least a thousand, were freed before their thread's next
     /// allocation.
@@ -146,38 +147,30 @@ fn above_neighbours(site: &Site, evens_before: usize) -> u64 {
     site.deeds.at_peak.bytes.saturating_sub(beside)
 }
 
-/// A site's live bytes at the even points of the run.
-pub fn evens(site: &Site) -> [u64; EIGHTHS] {
-    let mut levels = [0; EIGHTHS];
-    levels.iter_mut().zip(&site.deeds.at).for_each(|(level, load)| *level = load.bytes);
-    levels
-}
-
-/// Whether levels at the even points grow all through: hardly ever down, and by half in the second half.
-pub fn grows(levels: &[u64; EIGHTHS]) -> bool {
-    let ups = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    let falls = levels.windows(2).any(|pair| pair[1] < pair[0] - pair[0] / 8);
-    let (half, end) = (levels[EIGHTHS / 2 - 1], levels[EIGHTHS - 1]);
-    ups >= EIGHTHS - 2 && !falls && end >= half + half / 2
+/// What of a site lived at the even points of the run.
+fn evens(site: &Site) -> [Load; EIGHTHS] {
+    let mut loads = [Load::default(); EIGHTHS];
+    loads.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| *load = *at);
+    loads
 }
 
 fn growth(account: &Account) -> Option<Growth> {
-    let mut levels = [0u64; EIGHTHS];
+    let mut all = [Load::default(); EIGHTHS];
     let per_site: Vec<_> = account.sites.iter().map(evens).collect();
     for evens in &per_site {
-        levels.iter_mut().zip(evens).for_each(|(sum, level)| *sum = sum.saturating_add(*level));
+        all.iter_mut().zip(evens).for_each(|(sum, load)| sum.join(*load));
     }
-    let grown = |place: usize| {
-        let levels = &per_site[place];
-        let by = levels[EIGHTHS - 1].saturating_sub(levels[EIGHTHS / 2 - 1]);
-        if grows(levels) { by } else { 0 }
+    let grown = |evens: &[Load; EIGHTHS]| {
+        let by = evens[EIGHTHS - 1].bytes.saturating_sub(evens[EIGHTHS / 2 - 1].bytes);
+        if growth::Growth::of(evens).is_growing() { by } else { 0 }
     };
-    let site = (0..per_site.len()).map(|place| (place, grown(place)));
+    let site = per_site.iter().map(grown).enumerate();
     let site = site.rev().max_by_key(|&(_, by)| by).filter(|&(_, by)| by > 0);
+    let end = all[EIGHTHS - 1].bytes;
     // A site that grows may be hidden below others that come and go.
-    let stands_out = site.is_some_and(|(_, by)| by >= 16 * 1024 && by >= levels[EIGHTHS - 1] / 10);
-    (stands_out || (levels[EIGHTHS - 1] >= MIB && grows(&levels)))
-        .then_some(Growth { levels, site })
+    let stands_out = site.is_some_and(|(_, by)| by >= 16 * 1024 && by >= end / 10);
+    (stands_out || (end >= MIB && grown(&all) > 0))
+        .then(|| Growth { levels: all.map(|load| load.bytes), site })
 }
 
 fn temporary(account: &Account) -> Option<Finding> {
@@ -212,21 +205,4 @@ fn copies(account: &Account) -> Option<Finding> {
     let is_much = copied >= 16 * MIB && copied >= account.lives.all.bytes / 4;
     let most = most(&account.sites, |site| site.deeds.copied);
     is_much.then_some(Finding::Copies { copied, most })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_grows_all_through_is_told_from_what_comes_and_goes() {
-        assert!(grows(&[1, 2, 3, 4, 5, 6, 7, 8]));
-        assert!(grows(&[10, 10, 30, 40, 50, 60, 70, 80]));
-        assert!(!grows(&[8, 8, 8, 8, 8, 8, 8, 8]));
-        assert!(!grows(&[1, 2, 3, 4, 5, 6, 7, 0]));
-        assert!(!grows(&[10, 80, 10, 80, 10, 80, 10, 80]));
-        assert!(!grows(&[0; EIGHTHS]));
-        // Grown at the start, and a little more.
-        assert!(!grows(&[100, 101, 102, 103, 104, 105, 106, 107]));
-    }
 }

@@ -2,8 +2,9 @@
 //!
 //! [`choice`] is what a reader asks for; [`processes`] and [`moment`] find it on a tape.
 //! [`overview`] is the tape as a whole, [`calls`] one call with what it did, [`filter`] which calls
-//! are wanted, [`blocks`] each block from birth to death, [`live`] those alive at a moment, [`bins`] the size classes. [`modules`] and
-//! [`callers`] turn return addresses into places in files.
+//! are wanted, [`blocks`] each block from birth to death, [`live`] those alive at a moment, [`bins`] the size classes.
+//! [`modules`] and [`callers`] turn return addresses into places in files. [`account`] is all of a job in one pass,
+//! [`leaks`] what is never freed, [`diff`] what two moments differ in.
 //!
 //! Everything here is a function of its arguments: tapes come from their reader, figures go to the
 //! report. Nothing opens a file, looks at a clock or prints.
@@ -16,9 +17,13 @@ pub mod bounds;
 pub mod callers;
 pub mod calls;
 pub mod choice;
+pub mod curves;
+pub mod diff;
 mod error;
 pub mod filter;
 pub mod findings;
+pub mod growth;
+pub mod leaks;
 pub mod live;
 pub mod lives;
 pub mod modules;
@@ -26,6 +31,7 @@ pub mod moment;
 pub mod overview;
 pub mod processes;
 pub mod sites;
+pub mod suppressions;
 pub mod survey;
 pub mod timeline;
 

@@ -1,8 +1,9 @@
 //! Which module an address belonged to, at an event's position.
 //!
 //! Built from all notes of one process, in their order: every `module` note names one mapped file, a
-//! `modules_end` note says that the list is whole. A module that is in no later list is unloaded;
-//! blocks that were made before keep its name. A module that a list shows first was loaded at some
+//! `modules_end` note says that the list is whole, or that it holds what is new. A module that is not in
+//! a later whole list, or of which a note says so, is unloaded; blocks that were made before keep its
+//! name. A module that a list shows first was loaded at some
 //! time since the list before it, as nothing tells when `dlopen` returns; so it is taken to be there
 //! from then on. A process that was killed may have loaded one that no list shows; it is known by the
 //! mappings of the samples.
@@ -28,8 +29,11 @@ pub struct Module {
 
 impl Module {
     /// Reads a `module` note: load bias, lowest address, end address; 20 bytes of build id, a byte
-    /// with its length, the path. `None` when it has another form.
-    fn of_note(note: &Note) -> Option<Module> {
+    /// with its length, the path (empty for the executable). `None` when it has another form.
+    pub fn of_note(note: &Note) -> Option<Module> {
+        if note.kind != NoteKind::Module {
+            return None;
+        }
         let &[bias, start, end] = note.args.first_chunk()?;
         let (id, rest) = note.text.split_first_chunk::<20>()?;
         let (&length, path) = rest.split_first()?;
@@ -55,6 +59,12 @@ impl Module {
             start: first.start,
             end: last.end,
         })
+    }
+
+    /// The build id in hexadecimal digits, as debuggers show it; `None` for none.
+    pub fn build_id_text(&self) -> Option<String> {
+        let digits: String = self.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        (!digits.is_empty()).then_some(digits)
     }
 
     fn holds(&self, address: u64) -> bool {
@@ -126,8 +136,14 @@ impl Modules {
             }
             NoteKind::ModulesEnd => {
                 let listed = std::mem::take(&mut self.listed);
-                self.unload_where(index, |m| !listed.contains(&m.start));
+                if note.args.is_empty() {
+                    self.unload_where(index, |m| !listed.contains(&m.start));
+                }
                 self.since = index;
+            }
+            NoteKind::ModuleGone => {
+                let start = note.args.first().copied();
+                self.unload_where(index, |m| Some(m.start) == start);
             }
             _ => {}
         }
@@ -195,6 +211,11 @@ impl Modules {
         changes.sort_unstable();
         changes.dedup();
         changes
+    }
+
+    /// Whether a module that was found here was unloaded, as far as the lists tell.
+    pub fn is_unloaded(&self, module: &Arc<Module>) -> bool {
+        self.unloaded.iter().any(|u| Arc::ptr_eq(&u.module, module))
     }
 
     /// The module that `address` belonged to at event number `index`, once all notes are taken in.
@@ -285,10 +306,27 @@ mod tests {
         m.note(20, &module(0, 0x1000, 0x2000, "exe"));
         m.note(20, &end());
         assert_eq!(path_at(&m, 0x5900, 9).as_deref(), Some("one"));
+        let unloaded = |address, index| m.is_unloaded(&m.find(address, index).unwrap().module);
+        assert!(unloaded(0x5900, 9) && !unloaded(0x1000, 9) && !unloaded(0x5900, 20));
         // It was loaded some time after the list at 10.
         assert_eq!(path_at(&m, 0x6900, 9), None);
         assert_eq!(path_at(&m, 0x6900, 10).as_deref(), Some("two"));
         assert_eq!(path_at(&m, 0x1000, 15).as_deref(), Some("exe"));
+    }
+
+    #[test]
+    fn a_list_of_what_is_new_leaves_the_rest_until_it_is_said_to_be_gone() {
+        let mut m = Modules::default();
+        for note in [module(0, 0x1000, 0x2000, "exe"), module(0, 0x5000, 0x6000, "one"), end()] {
+            m.note(0, &note);
+        }
+        m.note(10, &module(0, 0x7000, 0x8000, "two"));
+        m.note(10, &note(NoteKind::ModulesEnd, &[1], b""));
+        m.note(20, &note(NoteKind::ModuleGone, &[0x5000], b""));
+        m.note(20, &note(NoteKind::ModulesEnd, &[1], b""));
+        let all = |index| [0x1000, 0x5000, 0x7000].map(|a| path_at(&m, a, index).is_some());
+        assert_eq!(all(15), [true, true, true]);
+        assert_eq!(all(25), [true, false, true]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use heaptape_tape::{Columns, Item, ProcessSummary, Tape};
 
 use crate::Error;
-use crate::choice::Moment;
+use crate::choice::{LastPart, Moment};
 
 /// The number of events made by the moment, at most all of them. The moment after the event with
 /// index `i` is `i + 1` events.
@@ -21,15 +21,35 @@ pub fn events_made(tape: &Tape, process: &ProcessSummary, moment: Moment) -> Res
 /// When a process ended, or its last event if that is later or its end is not known; milliseconds since
 /// the recording began.
 pub fn last_time(tape: &Tape, process: &ProcessSummary) -> Result<u64, Error> {
-    let mut last = process.ended.unwrap_or(process.started);
+    let ended = process.ended.unwrap_or(process.started);
+    Ok(ended.max(time_after(tape, process, process.events)?))
+}
+
+/// When the last of the first `made` events was made, or the process began if that is none; milliseconds since
+/// the recording began.
+pub fn time_after(tape: &Tape, process: &ProcessSummary, made: u64) -> Result<u64, Error> {
     let columns = Columns { time: true, ..Columns::REPLAY };
-    let range = process.events.saturating_sub(1)..process.events;
-    for item in tape.events_with(process.number, range, columns)? {
+    for item in tape.events_with(process.number, made.saturating_sub(1)..made, columns)? {
         if let Item::Event(event) = item? {
-            last = last.max(event.event.time);
+            return Ok(event.event.time);
         }
     }
-    Ok(last)
+    Ok(process.started)
+}
+
+/// The number of events made before the last part of a process's run.
+pub fn before_last(tape: &Tape, process: &ProcessSummary, part: LastPart) -> Result<u64, Error> {
+    match part {
+        LastPart::Permille(n) => {
+            let last = u128::from(process.events) * u128::from(n) / 1000;
+            Ok(process.events - (last as u64).min(process.events))
+        }
+        LastPart::Events(n) => Ok(process.events.saturating_sub(n)),
+        LastPart::Millis(millis) => {
+            let Some(before) = last_time(tape, process)?.checked_sub(millis) else { return Ok(0) };
+            events_made(tape, process, Moment::Millis(before))
+        }
+    }
 }
 
 /// The number of events made by the peak. A forked process whose sum never rose above what it inherited was at

@@ -83,7 +83,7 @@ impl Member {
         let parent = parent.and_then(|n| tape.summary().processes.get(n));
         Ok(Member {
             process: process.clone(),
-            parent_pid: parent.map(|p| p.pid),
+            parent_pid: parent.and_then(|p| p.known_pid()),
             replaced: is_replaced(tape.summary(), process),
             settings: settings(tape, process.number)?,
             verdict: verify.then(|| check(tape, process.number)).transpose()?,
@@ -104,9 +104,12 @@ fn check(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
     Ok(verdict)
 }
 
-/// Ids are used again when a process has been waited for, but then it has an exit status.
-fn is_replaced(summary: &Summary, process: &ProcessSummary) -> bool {
-    let later = |p: &ProcessSummary| p.pid == process.pid && p.number > process.number;
+/// Whether a process ended by an exec: a later one of the tape has its id. Ids are used again when a process has
+/// been waited for, but then it has an exit status.
+pub(crate) fn is_replaced(summary: &Summary, process: &ProcessSummary) -> bool {
+    let later = |p: &ProcessSummary| {
+        p.known_pid().is_some() && p.pid == process.pid && p.number > process.number
+    };
     process.code.is_none() && process.signal.is_none() && summary.processes.iter().any(later)
 }
 

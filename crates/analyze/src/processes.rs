@@ -31,7 +31,7 @@ pub fn one(summary: &Summary, choice: Option<ProcessChoice>) -> Result<&ProcessS
 fn means(choice: ProcessChoice, process: &ProcessSummary) -> bool {
     match choice {
         ProcessChoice::All => true,
-        ProcessChoice::Pid(pid) => process.pid == pid,
+        ProcessChoice::Pid(pid) => process.known_pid() == Some(pid),
         ProcessChoice::Rank(rank) => process.rank == Some(rank),
         ProcessChoice::Number(number) => process.number.0 == number,
     }
@@ -45,7 +45,10 @@ fn none(summary: &Summary, choice: ProcessChoice) -> Error {
         .processes
         .iter()
         .take(NAMED)
-        .map(|p| format!("{} (#{})", p.pid, p.number))
+        .map(|p| match p.known_pid() {
+            Some(pid) => format!("{pid} (#{})", p.number),
+            None => format!("#{}", p.number),
+        })
         .collect();
     if let Some(more @ 1..) = summary.processes.len().checked_sub(NAMED) {
         there.push(format!("{more} more"));

@@ -33,6 +33,13 @@ impl Levels {
         self.usable = self.usable.wrapping_sub(size).wrapping_sub(slack);
         self.blocks = self.blocks.wrapping_sub(1);
     }
+
+    /// What is live elsewhere at the same moment comes to it.
+    fn join(&mut self, other: &Levels) {
+        self.requested = self.requested.saturating_add(other.requested);
+        self.usable = self.usable.saturating_add(other.usable);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+    }
 }
 
 /// The least and the most that a figure was.
@@ -83,6 +90,8 @@ pub struct Step {
     pub most_at: u64,
     /// Calls made in it.
     pub calls: u64,
+    /// The levels as it began.
+    pub began: Levels,
     /// Requested bytes.
     pub requested: Extent,
     /// Usable bytes.
@@ -98,6 +107,7 @@ impl Step {
             beside,
             most_at: beside,
             calls: 0,
+            began: *levels,
             requested: Extent::of(levels.requested),
             usable: Extent::of(levels.usable),
             blocks: Extent::of(levels.blocks),
@@ -218,6 +228,11 @@ impl Timeline {
         &self.steps
     }
 
+    /// What is live after all that it was told.
+    pub fn last(&self) -> Levels {
+        self.last
+    }
+
     /// The first step in which the requested bytes were most.
     pub fn highest(&self) -> Option<&Step> {
         // max_by_key gives the last of equals.
@@ -227,8 +242,10 @@ impl Timeline {
     /// Adds that of another process, over the same range and with the same steps. The levels of the two
     /// within a step may not have met, so the sums are bounds.
     pub fn add(&mut self, other: &Timeline) {
+        self.last.join(&other.last);
         for (step, other) in self.steps.iter_mut().zip(&other.steps) {
             step.calls += other.calls;
+            step.began.join(&other.began);
             step.requested.add(other.requested);
             step.usable.add(other.usable);
             step.blocks.add(other.blocks);
@@ -262,6 +279,7 @@ mod tests {
                 let here = values.iter().skip(first).take(per_step).copied().chain([before]);
                 let (least, most) = (here.clone().min().unwrap(), here.max().unwrap());
                 assert_eq!((step.requested.least, step.requested.most), (least, most));
+                assert_eq!(step.began.requested, before);
                 assert_eq!((step.usable.least, step.usable.most), (least + 8, most + 8));
                 assert_eq!((step.at, step.beside), (first as u64, 2 * first as u64));
                 let before = first.saturating_sub(1);

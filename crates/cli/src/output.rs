@@ -1,6 +1,12 @@
-//! What is written to, by name, so that an error says where it happened.
+//! What is written to, by name, so that an error says where it happened; and stdout, which may be closed.
 
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use heaptape_collect::was_open;
 
 /// A writer whose errors begin with its name; their kind stays.
 pub(crate) struct Named<W> {
@@ -30,5 +36,42 @@ impl<W: Write> Write for Named<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().map_err(|error| self.named(error))
+    }
+}
+
+/// Refuses to write over the tape that is being read, under whatever name.
+pub(crate) fn check_other(output: &Path, input: &Path) -> Result<()> {
+    let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
+    let same = identity(output).is_ok_and(|o| identity(input).is_ok_and(|i| i == o));
+    ensure!(!same, "{} is the tape itself and would be overwritten", output.display());
+    Ok(())
+}
+
+/// Standard output. Where it was closed when heaptape started, nothing can be written to it: what the
+/// Rust runtime has opened in its place would swallow all.
+pub(crate) struct Stdout(io::Stdout);
+
+impl Stdout {
+    /// It, to be written to.
+    pub(crate) fn get() -> Stdout {
+        Stdout(io::stdout())
+    }
+
+    /// An error where stdout was closed.
+    pub(crate) fn check() -> io::Result<()> {
+        const STDOUT: i32 = 1;
+        let closed = || io::Error::other("it was closed when heaptape started");
+        was_open(STDOUT).then_some(()).ok_or_else(closed)
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Stdout::check()?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

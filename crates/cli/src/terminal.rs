@@ -1,14 +1,14 @@
 //! Where output goes: stdout for what was asked for, stderr for what is said beside it.
 
 use std::env;
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use heaptape_report::Style;
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::text;
 
 use crate::args::Color;
-use crate::output::Named;
+use crate::output::{Named, Stdout};
 use crate::progress::Progress;
 
 /// How stdout looks, and whether stderr is wanted.
@@ -45,7 +45,7 @@ impl Terminal {
 
     /// Stdout, buffered; it must be flushed at the end.
     pub(crate) fn out(&self) -> BufWriter<Named<Stdout>> {
-        BufWriter::with_capacity(1 << 16, Named::new("stdout", io::stdout()))
+        BufWriter::with_capacity(1 << 16, Named::new("stdout", Stdout::get()))
     }
 
     /// A progress line, if stderr is a terminal that is not wanted quiet. Where stdout is one too,

@@ -220,3 +220,31 @@ fn paths_with_blanks_and_colons() {
     assert_eq!(tape::number(&info, "/processes/1/events"), 900, "{info}");
     assert!(run(&mut heaptape(["capture-path"])).code() == 0);
 }
+
+#[test]
+fn a_first_call_while_another_thread_loads_a_library_does_not_wait_for_it() {
+    let (folder, program, library) = (scratch(), program("gated"), library("gate"));
+    let file = folder.path().join("x.tape");
+    let (_, outcome) = the_same(&file, &[program.as_os_str(), library.as_os_str()], &[]);
+    assert_eq!(outcome.code(), 7);
+}
+
+#[test]
+fn each_library_is_listed_once_however_many_are_loaded_and_unloaded() {
+    const COUNT: usize = 60;
+    let (folder, program, library) = (scratch(), program("loads"), library("gate"));
+    let file = folder.path().join("x.tape");
+    for i in 0..COUNT {
+        fs::copy(&library, folder.path().join(format!("{i}.so"))).expect("a copy");
+    }
+    let count = COUNT.to_string();
+    let command = [program.as_os_str(), folder.path().as_os_str(), OsStr::new(&count)];
+    the_same(&file, &command, &[]);
+    let listing = run(heaptape(["events", "--notes", "--json"]).arg(&file)).json();
+    let notes = |kind: &str| {
+        let items = listing["events"].as_array().expect("a list").iter();
+        items.filter(|item| item["note"] == kind).count()
+    };
+    assert!((COUNT..COUNT + 20).contains(&notes("module")), "{}", notes("module"));
+    assert_eq!(notes("module_gone"), COUNT);
+}

@@ -185,7 +185,7 @@ fn a_tape_is_read_on_another_machine() {
 #[test]
 fn a_sysroot_that_is_none_is_told() {
     let recorded = Recorded::new();
-    for command in [&["events"][..], &["live"], &["export", "--to", "csv"]] {
+    for command in [&["events"][..], &["live"], &["leaks"], &["export", "--to", "csv"]] {
         let outcome = run(heaptape(command).arg(&recorded.tape).args(["--sysroot", "/no/such"]));
         assert_eq!(outcome.code(), 1);
         assert!(one_sentence(&outcome).contains("/no/such is no directory"));

@@ -164,8 +164,8 @@ fn a_process_that_is_not_there_is_told_with_the_file() {
     let empty = folder.path().join("empty.tape");
     begin(&empty).finish(None).expect("a tape");
     let csv = ["--to", "csv"];
-    let commands: [(&str, &[&str]); 4] =
-        [("info", &[]), ("events", &[]), ("live", &[]), ("export", &csv)];
+    let commands: [(&str, &[&str]); 5] =
+        [("info", &[]), ("events", &[]), ("live", &[]), ("leaks", &[]), ("export", &csv)];
     for (command, options) in commands {
         for (file, what) in [(&file, "no process 5 on this tape"), (&empty, "no process on this")] {
             let told = run(heaptape([command, "--process", "5"]).arg(file).args(options));

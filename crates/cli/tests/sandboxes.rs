@@ -93,6 +93,72 @@ fn sandboxes_of_system_calls() {
     }
 }
 
+/// Records PROGRAM in a filter that it inherits.
+fn filtered(how: &str, program: &Path) -> Value {
+    let filter = harness::compile::program("filtered");
+    the_same(&[filter.as_os_str(), OsStr::new(how), program.as_os_str()])
+}
+
+#[test]
+fn a_filter_that_refuses_what_services_may_not_do_changes_nothing() {
+    let program = program("shimmed");
+    // By the second the library can't even tell where it is.
+    for how in ["service", "asking"] {
+        let info = filtered(how, &program);
+        nothing_uncovered(&info);
+        let rows = rows_of(&info, &program);
+        assert_eq!(rows.len(), 1, "{how}: {info}");
+        assert_eq!(rows[0]["events"], 900, "{how}: {info}");
+    }
+}
+
+#[test]
+fn a_filter_that_refuses_what_the_library_needs_leaves_the_program_alone_and_is_named() {
+    let program = program("shimmed");
+    for (how, call) in [("madvise", "madvise"), ("shared", "mmap")] {
+        let info = filtered(how, &program);
+        let why = the_reason(&info);
+        assert!(why.contains(&format!("{call} failed: Operation not permitted")), "{how}: {why}");
+        assert_eq!(info["uncovered"][0]["pid"], rows(&info)[0]["pid"], "{info}");
+        assert_eq!(rows_of(&info, &program).len(), 0, "{info}");
+    }
+}
+
+#[test]
+fn limits_that_were_set_before_the_recording_are_named_with_what_is_needed() {
+    let (program, folder) = (program("shimmed"), scratch());
+    let file = folder.path().join("x.tape");
+    // Root may raise any limit, unless it gives that right away.
+    let lower = if rustix::process::geteuid().is_root() {
+        "exec setpriv --bounding-set=-sys_resource -- \"$@\""
+    } else {
+        "exec \"$@\""
+    };
+    for (option, says) in [("-v", "address space is limited to 488 MiB"), ("-d", "data is limited")]
+    {
+        let kilobytes = if option == "-v" { 500_000 } else { 20_000 };
+        let script = format!("ulimit {option} {kilobytes}; {lower}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", HEAPTAPE, "record", "--quiet", "-o"]).arg(&file);
+        let outcome = run(command.arg("--").arg(&program));
+        assert_eq!(outcome.code(), 0, "{option}: {}", outcome.stderr_text());
+        let info = tape::info(&file);
+        let why = the_reason(&info);
+        assert!(why.contains(says), "{why}");
+        // What it tells to set is enough.
+        let enough = why.rsplit_once(&format!("ulimit {option} ")).expect("what to set").1;
+        let enough: u64 = enough.trim_end_matches(')').parse().expect("a number");
+        let script = format!("ulimit {option} {enough}; {lower}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", HEAPTAPE, "record", "--quiet", "-o"]).arg(&file);
+        let outcome = run(command.arg("--").arg(&program));
+        assert_eq!(outcome.code(), 0, "{option}: {}", outcome.stderr_text());
+        let info = tape::info(&file);
+        nothing_uncovered(&info);
+        assert_eq!(tape::number(&info, "/events"), 900, "{info}");
+    }
+}
+
 #[test]
 fn a_program_in_another_root_and_what_it_becomes() {
     if !rustix::process::geteuid().is_root() {

@@ -2,10 +2,10 @@
 
 use heaptape_proc::{Job, job, launcher, read};
 use heaptape_tape::{Error, ForkPoint, Origin, Placement, ProcessNumber, ProcessStart};
-use heaptape_wire::process::{self as wire, Registration, SlotState};
+use heaptape_wire::process::{self as wire, Proof, Registration, SlotState};
 
 use crate::launch::texts;
-use crate::namespace::Who;
+use crate::namespace::{Found, Sought, Who};
 use crate::process::{Identity, Process};
 use crate::recorder::Recorder;
 
@@ -30,7 +30,7 @@ impl Recorder {
         self.coming.clear();
         for &(slot, generation, registration) in arrivals {
             let who = self.namespaces.who(registration.namespace, registration.pid);
-            if self.coming.contains(&who) {
+            if who.is_certain() && self.coming.contains(&who) {
                 // The same process as another program: first comes first.
                 continue;
             }
@@ -46,20 +46,17 @@ impl Recorder {
         Ok(any)
     }
 
-    /// A new program: it ends the row that its pid had before.
+    /// A new program: it ends the row that its process had before.
     pub(crate) fn admit_program(
         &mut self,
         slot: u16,
         generation: u32,
         registration: &Registration,
     ) -> Result<bool, Error> {
-        let who = self.namespaces.who(registration.namespace, registration.pid);
-        let before = self.live.iter().copied().find(|&i| self.processes[i].who == who);
-        // An exec leaves a process its number.
-        let pid = match before.and_then(|place| self.processes[place].pid) {
-            Some(pid) => Some(pid),
-            None => self.find_pid(who, None),
-        };
+        let said = self.namespaces.who(registration.namespace, registration.pid);
+        let (sought, found) = self.find(slot, generation, registration, None);
+        let (who, pid) = (sought.who, found.pid());
+        let before = self.row_before(who, pid);
         let Some(command) = self.command_of(slot, pid) else { return Ok(false) };
         let parent = match before {
             Some(place) => {
@@ -67,20 +64,42 @@ impl Recorder {
                 self.finish_process(place)?;
                 parent
             }
-            None => self.number_of(Who { pid: registration.ppid, ..who }),
+            None => self.parent_of(who, pid, registration.ppid),
         };
+        if before.is_none() && who.pid == 1 && !self.namespaces.is_here(who) {
+            self.forget_namespace(who.namespace);
+        }
         let joined = pid.and_then(|pid| self.joined.remove(&pid)).unwrap_or_default();
         let job = self.job_of(slot, pid).or(joined.job);
         let rank = job.as_ref().map(|job| job.rank);
         let time = u64::from(registration.time);
-        let number = pid.unwrap_or(who.pid);
+        let number = pid.unwrap_or(0);
         let start = ProcessStart { pid: number, parent, origin: Origin::Exec, time, rank, command };
-        let identity = Identity { who, pid, job };
+        let identity = Identity { said, sought, found, job };
         self.start_process((slot, generation), start, identity, registration.order)?;
         if let Some(process) = self.processes.last_mut() {
             process.watch = process.watch.take().or(joined.watch);
         }
         Ok(true)
+    }
+
+    /// The row that a process has which has just become another program.
+    fn row_before(&self, who: Who, pid: Option<u32>) -> Option<usize> {
+        self.live.iter().copied().rev().find(|&place| {
+            let row = &self.processes[place];
+            match (pid, row.pid) {
+                (Some(pid), Some(its)) => pid == its,
+                // Numbers are used again: one that lives is not one that is gone.
+                (Some(_), None) => !row.is_absent && row.who == who && who.is_certain(),
+                (None, _) => row.who == who && who.is_certain(),
+            }
+        })
+    }
+
+    /// A new namespace has the inode of one that is gone: what was known of that one is of others.
+    fn forget_namespace(&mut self, namespace: u64) {
+        self.statuses.retain(|who, _| who.namespace != namespace);
+        self.programs.retain(|who, _| who.namespace != namespace);
     }
 
     /// A copy of a process that is known, unless that one is itself so new that it was not drained
@@ -105,8 +124,13 @@ impl Recorder {
         if self.processes[place].since == self.round {
             return Ok(false);
         }
-        let who = self.namespaces.who(registration.namespace, registration.pid);
-        let pid = self.find_pid(who, self.processes[place].pid);
+        let near = self.processes[place].pid;
+        let said = self.namespaces.who(registration.namespace, registration.pid);
+        let (sought, found) = self.find(slot, generation, registration, near);
+        let (who, pid) = (sought.who, found.pid());
+        if who.pid == 1 && !self.namespaces.is_here(who) {
+            self.forget_namespace(who.namespace);
+        }
         let parent = &mut self.processes[place];
         let number = parent.number;
         let (command, rank) = (parent.start.command.clone(), parent.start.rank);
@@ -117,9 +141,9 @@ impl Recorder {
         };
         let origin = point.map_or(Origin::Exec, |point| Origin::Fork { point });
         let (parent, time) = (Some(number), u64::from(registration.time));
-        let number = pid.unwrap_or(who.pid);
+        let number = pid.unwrap_or(0);
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
-        let identity = Identity { who, pid, job };
+        let identity = Identity { said, sought, found, job };
         self.start_process((slot, generation), start, identity, registration.order)?;
         self.drop_points(point)?;
         Ok(true)
@@ -135,14 +159,33 @@ impl Recorder {
         Ok(())
     }
 
-    /// The number in our namespace of a process that has just come, perhaps as a child of `parent`.
-    fn find_pid(&self, who: Who, parent: Option<u32>) -> Option<u32> {
-        if self.namespaces.is_here(who) {
-            return Some(who.pid);
+    /// Who has just come, perhaps as a child of `parent`, and where it is.
+    fn find(
+        &self,
+        slot: u16,
+        generation: u32,
+        registration: &Registration,
+        parent: Option<u32>,
+    ) -> (Sought, Found) {
+        let name = self.arena.arena().session().name();
+        let bytes = Proof::bytes(name, u32::from(slot), generation);
+        let who = self.namespaces.who(registration.namespace, registration.pid);
+        let sought = Sought { who, proof: Some((registration.proof, bytes)) };
+        let is_far = !self.namespaces.is_here(who);
+        let near = parent.filter(|_| is_far).and_then(|pid| read::children(pid).ok());
+        let found = self.namespaces.find(&sought, &near.unwrap_or_default());
+        (Sought { who: self.namespaces.told(who, found), ..sought }, found)
+    }
+
+    /// The row of the parent of a new program: by the number that it has told, or by the kernel's word
+    /// where the parent can't be seen from its namespace.
+    fn parent_of(&self, who: Who, pid: Option<u32>, ppid: u32) -> Option<ProcessNumber> {
+        if ppid != 0 && who.is_certain() {
+            return self.number_of(Who { pid: ppid, ..who });
         }
-        let known = self.live.iter().filter_map(|&i| self.processes[i].pid).collect();
-        let near = parent.and_then(|pid| read::children(pid).ok()).unwrap_or_default();
-        self.namespaces.pid(who, &near, &known)
+        let parent = read::status(pid?).ok()?.ppid?;
+        let is_it = |&&place: &&usize| self.processes[place].pid == Some(parent);
+        self.live.iter().rev().find(is_it).map(|&place| self.processes[place].number)
     }
 
     /// Begins the row of a process; its slot is told with the slot's generation, its `order` is its place
@@ -162,7 +205,8 @@ impl Recorder {
         let place = self.processes.len();
         self.by_slot.insert(slot, place);
         if is_program {
-            self.programs.insert(identity.who, order);
+            self.programs.insert(identity.sought.who, order);
+            self.programs.insert(identity.said, order);
         }
         self.processes.push(Process::new(number, start, identity, slot, self.round));
         self.live.push(place);
@@ -207,7 +251,7 @@ impl Recorder {
     }
 
     pub(crate) fn number_of(&self, who: Who) -> Option<ProcessNumber> {
-        let is_it = |&&i: &&usize| self.processes[i].who == who;
+        let is_it = |&&i: &&usize| who.is_certain() && self.processes[i].who == who;
         self.live.iter().rev().find(is_it).map(|&i| self.processes[i].number)
     }
 }

@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use heaptape_wire::atomic::Ordering;
@@ -102,7 +102,7 @@ impl SharedArena {
             shared.offer_extent(true);
         }
         let stamp = if tsc_is_trusted() { Stamp::Tsc } else { Stamp::Counter };
-        arena.session().open(stamp, arch::ticks_per_ms());
+        arena.session().open(random()?, stamp, arch::ticks_per_ms());
         Ok(shared)
     }
 
@@ -114,6 +114,14 @@ impl SharedArena {
     /// What the capture library opens.
     pub(crate) fn session_path(&self) -> &Path {
         &self.session
+    }
+
+    /// Device and inode of its file, as `/proc/PID/maps` tells them.
+    pub(crate) fn identity(&self) -> Result<((u32, u32), u64), Error> {
+        let meta = self.file.metadata();
+        let meta = meta.map_err(|source| Error::Arena { what: "looking at its file", source })?;
+        let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        Ok((device, meta.ino()))
     }
 
     /// Locks the robust mutex whose word the kernel marks when this thread, and so the collector,
@@ -257,8 +265,15 @@ impl SharedArena {
 
     /// Keeps chunks at hand, also for threads that wait; true when any was offered. `starved`: nothing
     /// is free although everything written has been drained, so that threads that write nothing must
-    /// hold all chunks. There may be thousands of them: then small chunks are offered.
-    pub(crate) fn replenish(&mut self, free: FreeChunks, waiting: usize, starved: bool) -> bool {
+    /// hold all chunks. There may be thousands of them: then small chunks are offered. `spinning`: some who
+    /// wait can't sleep, and take the time in which others would end and give theirs back.
+    pub(crate) fn replenish(
+        &mut self,
+        free: FreeChunks,
+        waiting: usize,
+        starved: bool,
+        spinning: bool,
+    ) -> bool {
         let before = self.extents;
         let wanted = KEEP_LARGE + waiting.min(OFFERED_AT_ONCE);
         for _ in free.large..wanted {
@@ -266,7 +281,12 @@ impl SharedArena {
                 break;
             }
         }
-        let kept = if starved { waiting.min(OFFERED_AT_ONCE * SMALL_PER_EXTENT) } else { 0 };
+        let most = OFFERED_AT_ONCE * SMALL_PER_EXTENT;
+        let kept = match starved {
+            _ if spinning && self.extents < EXTENTS / 2 => most,
+            true => waiting.min(most),
+            false => 0,
+        };
         for _ in 0..(KEEP_SMALL + kept).saturating_sub(free.small).div_ceil(SMALL_PER_EXTENT) {
             if !self.offer_extent(false) {
                 break;
@@ -338,9 +358,19 @@ fn create_in(directory: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
 }
 
 fn random_name() -> io::Result<String> {
-    let mut random = [0u8; 16];
+    let bytes: [u8; 16] = random_bytes()?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn random() -> Result<u64, Error> {
+    let error = |source| Error::Arena { what: "reading /dev/urandom", source };
+    random_bytes().map(u64::from_le_bytes).map_err(error)
+}
+
+fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut random = [0u8; N];
     File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut random))?;
-    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(random)
 }
 
 fn create_unnamed() -> Result<File, Error> {

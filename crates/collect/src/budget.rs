@@ -8,29 +8,29 @@ pub(crate) struct Budget {
     every: Duration,
     /// The share: one part in this many.
     share: u32,
-    /// When the last piece ended, and the least that the share asks for before the next.
+    /// When the last piece ended, and what it took.
     ended: Instant,
-    pause: Duration,
+    cost: Duration,
 }
 
 impl Budget {
     /// Work that is due at once.
     pub(crate) fn new(every: Duration, share: u32, now: Instant) -> Budget {
-        Budget { every, share, ended: now.checked_sub(every).unwrap_or(now), pause: Duration::ZERO }
+        Budget { every, share, ended: now.checked_sub(every).unwrap_or(now), cost: Duration::ZERO }
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.is_due_after(self.every, now)
+        self.is_due_with(self.every, self.share, now)
     }
 
-    /// Whether it would be due if the next piece came so soon after the last.
-    pub(crate) fn is_due_after(&self, every: Duration, now: Instant) -> bool {
-        now >= self.ended + every.max(self.pause)
+    /// Whether it would be due if the next piece came so soon after the last, with this share.
+    pub(crate) fn is_due_with(&self, every: Duration, share: u32, now: Instant) -> bool {
+        now >= self.ended + every.max(self.cost.saturating_mul(share - 1))
     }
 
     /// Work that took `cost` has just ended.
     pub(crate) fn spent(&mut self, cost: Duration, now: Instant) {
-        (self.ended, self.pause) = (now, cost.saturating_mul(self.share - 1));
+        (self.ended, self.cost) = (now, cost);
     }
 }
 

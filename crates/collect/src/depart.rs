@@ -14,6 +14,7 @@ use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
 use crate::intents::Missed;
+use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
 
@@ -48,10 +49,11 @@ impl Recorder {
     fn exit_of(&mut self, place: usize, root: Option<(u32, Exit)>) -> Option<Exit> {
         let process = &self.processes[place];
         // Taken in any case: another process may get the number.
-        let by_number = self.statuses.remove(&self.namespaces.here(process.start.pid));
+        let by_number =
+            process.pid.and_then(|pid| self.statuses.remove(&self.namespaces.here(pid)));
         let told = self.statuses.remove(&process.who).or(by_number).map(Exit::from_wait_status);
         match root {
-            Some((pid, exit)) if pid == process.start.pid => Some(exit),
+            Some((pid, exit)) if process.pid == Some(pid) => Some(exit),
             _ => exit::status(process.pid, process.watch.as_ref()).or(told),
         }
     }
@@ -66,7 +68,8 @@ impl Recorder {
                 process.gone.get_or_insert_with(Instant::now);
                 process.exit = exit.unwrap_or_default();
             } else {
-                goes_on = true;
+                // What is nowhere to be seen and silent is not waited for.
+                goes_on |= !self.processes[place].is_unplaced();
             }
             self.finish_process(place)?;
         }
@@ -138,11 +141,16 @@ impl Recorder {
 
     pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
         let mut found: Vec<Missed> = Vec::new();
-        let programs = &self.programs;
+        let (programs, namespaces) = (&self.programs, &self.namespaces);
         self.intents.judge(
             self.arena.arena(),
             &self.coming,
-            |who| programs.get(&who).copied(),
+            |who| {
+                // One that could not tell its namespace may be any with its number.
+                let nameless = programs.get(&Who { namespace: 0, ..who });
+                programs.get(&who).max(nameless).copied()
+            },
+            |pid| namespaces.maps_arena(pid) == Some(false),
             |missed| found.push(missed),
         );
         for missed in found {
@@ -151,14 +159,15 @@ impl Recorder {
                     self.name_uncovered(&uncovered)?;
                     continue;
                 }
-                Missed::Gone(uncovered) => {
+                Missed::Gone(pid, uncovered) => {
                     self.name_uncovered(&uncovered)?;
-                    uncovered.pid
+                    pid
                 }
                 Missed::Overdue(pid) => pid,
             };
             // Its row before the exec, if it had one, ends here.
-            let before = self.live.iter().copied().find(|&i| self.processes[i].start.pid == gone);
+            let is_it = |&i: &usize| gone.is_some() && self.processes[i].pid == gone;
+            let before = self.live.iter().copied().find(is_it);
             if let Some(place) = before {
                 self.finish_process(place)?;
             }
@@ -185,7 +194,7 @@ impl Recorder {
         let processes = &self.processes;
         self.strays.look(
             &known,
-            self.arena.session_path(),
+            &self.namespaces,
             |pid| processes.iter().any(|process| process.start.pid == pid),
             |uncovered| found.push(uncovered),
         );
@@ -209,7 +218,9 @@ impl Recorder {
 
 /// Whether a process has ended: its descriptor is readable, or, without one, /proc says so.
 pub(crate) fn is_gone(process: &Process) -> bool {
-    let Some(fd) = &process.watch else { return process.pid.is_none_or(exit::has_ended) };
+    let Some(fd) = &process.watch else {
+        return process.pid.map_or(process.is_absent, exit::has_ended);
+    };
     let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)

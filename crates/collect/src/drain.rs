@@ -78,6 +78,9 @@ pub(crate) struct Lane {
     pub(crate) slot: u16,
     /// The kernel's number.
     pub(crate) tid: u32,
+    /// 0 for the thread's own stream; else this is what its signal handlers did while a record of the
+    /// stream around this one was being written.
+    pub(crate) depth: u32,
     chunks: VecDeque<Reading>,
     /// Up to where the stream is known to be published.
     visible: u64,
@@ -108,6 +111,7 @@ impl Lane {
             number,
             slot,
             tid,
+            depth: 0,
             chunks: VecDeque::new(),
             visible: 0,
             settled: 0,
@@ -253,6 +257,13 @@ impl Lane {
         !self.chunks.is_empty()
     }
 
+    /// Whether a chunk has still to be found that comes before those which the lane holds: a thread may have
+    /// gone on twice while all chunks were looked through.
+    pub(crate) fn has_gap(&self) -> bool {
+        let begins = |reading: &Reading| reading.first + reading.copied as u64;
+        self.chunks.front().is_some_and(|reading| begins(reading) != self.position)
+    }
+
     /// Calls of `free(NULL)` in the chunks that were given back.
     pub(crate) fn free_null(&self) -> u64 {
         self.free_null
@@ -267,6 +278,18 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_whose_next_chunk_is_not_found_yet_has_a_gap() {
+        let mut lane = Lane::new(0, 0, 100);
+        lane.feed(&[1, 2]);
+        lane.merged = 2;
+        assert!(!lane.has_gap());
+        lane.attach(Chunk::Large(2), 48);
+        assert!(lane.is_empty() && lane.holds_chunks() && lane.has_gap());
+        lane.attach(Chunk::Large(1), 16);
+        assert!(!lane.has_gap());
+    }
 
     #[test]
     fn a_thread_between_two_chunks_has_not_ended() {

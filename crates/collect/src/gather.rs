@@ -152,6 +152,7 @@ impl Gathering {
             for change in self.listen() {
                 match change {
                     Change::Joined(pid, command) => {
+                        recorder.namespaces.expect(pid);
                         recorder.intents.expect(recorder.namespaces.of(pid), pid, command);
                         let (job, watch) = (launcher::job_of(pid), exit::watch(pid));
                         recorder.joined.insert(pid, Joined { job, watch });

@@ -13,9 +13,10 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 /// Whether the signal that a file has become too long was ignored when heaptape started.
 static FILE_SIZE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Whether descriptor `fd`, one of the three standard streams, was open when heaptape started.
-pub(crate) fn was_open(fd: i32) -> bool {
-    CLOSED.load(Ordering::Relaxed) & 1 << fd == 0
+/// Whether descriptor `fd`, one of the three standard streams, was open when the program that uses this
+/// crate started. (What was not is open now, onto `/dev/null`.)
+pub fn was_open(fd: i32) -> bool {
+    !(0..3).contains(&fd) || CLOSED.load(Ordering::Relaxed) & 1 << fd == 0
 }
 
 /// In a process that is about to become the command: closes the streams that it should find closed, and

@@ -2,38 +2,89 @@
 //! wants from us is its number in ours.
 //!
 //! The numbers come from shared memory, the rest from `/proc`, which shows processes of inner
-//! namespaces with their number in each.
+//! namespaces with their number in each. What is not certain is not said: a process that can't be told
+//! from another is neither of them, and one that was not found has not ended for that.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::cell::OnceCell;
 
-use heaptape_proc::read;
+use heaptape_proc::{Error, read};
+use heaptape_wire::process::Proof;
 
 /// A process as it knows itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Who {
-    /// The inode of its pid namespace.
+    /// The inode of its pid namespace; 0 when that is not known.
     pub(crate) namespace: u64,
-    /// Its process id there.
+    /// Its process id there; 0 when that is not known.
     pub(crate) pid: u32,
 }
 
+impl Who {
+    /// Whether no other process that lives at the same time is called so.
+    pub(crate) fn is_certain(self) -> bool {
+        self.namespace != 0 && self.pid != 0
+    }
+}
+
+/// A process that is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought {
+    pub(crate) who: Who,
+    /// Where its proof lies in its memory, and what that reads.
+    pub(crate) proof: Option<(u64, [u8; Proof::BYTES])>,
+}
+
+/// What a search has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is the one with this number in our namespace.
+    Here(u32),
+    /// It has ended, or become another program: no process is the one.
+    Absent,
+    /// It may be there.
+    Unsure,
+}
+
+impl Found {
+    pub(crate) fn pid(self) -> Option<u32> {
+        if let Found::Here(pid) = self { Some(pid) } else { None }
+    }
+}
+
+/// The namespace of all processes where `/proc` does not tell ours.
+const NOT_TOLD: u64 = 1;
+
 /// Finds processes of other namespaces.
 pub(crate) struct Namespaces {
-    own: u64,
-    /// The arena's path, which every covered process has mapped.
-    session: PathBuf,
+    own: Option<u64>,
+    /// Device and inode of the arena, which every covered process has mapped.
+    arena: ((u32, u32), u64),
+    /// When the first of the processes began that may be covered, in ticks since the system did.
+    began: u64,
+    /// All processes, as of this round.
+    all: OnceCell<Census>,
 }
 
 impl Namespaces {
-    pub(crate) fn new(session: &Path) -> Namespaces {
-        let own = read::pid_namespace(std::process::id()).unwrap_or(0);
-        Namespaces { own, session: session.to_owned() }
+    pub(crate) fn new(arena: ((u32, u32), u64)) -> Namespaces {
+        let own = read::pid_namespace(std::process::id());
+        let began = read::stat(std::process::id()).map_or(0, |stat| stat.starttime);
+        Namespaces { own, arena, began, all: OnceCell::new() }
+    }
+
+    /// A process will be covered that may have begun before we did.
+    pub(crate) fn expect(&mut self, pid: u32) {
+        self.began = self.began.min(read::stat(pid).map_or(0, |stat| stat.starttime));
+    }
+
+    /// A new round begins: what was seen of all processes holds no more.
+    pub(crate) fn begin_round(&mut self) {
+        self.all.take();
     }
 
     /// A process of our namespace.
     pub(crate) fn here(&self, pid: u32) -> Who {
-        Who { namespace: self.own, pid }
+        Who { namespace: self.own.unwrap_or(NOT_TOLD), pid }
     }
 
     /// A process that we know by this number, as it knows itself.
@@ -45,44 +96,123 @@ impl Namespaces {
         }
     }
 
-    /// A process by what it has said; one that could not tell its namespace is in ours, as far as that
-    /// is not plainly wrong.
+    /// A process by what it has said.
     pub(crate) fn who(&self, namespace: u64, pid: u32) -> Who {
-        let namespace = if namespace == 0 && !self.is_another(pid) { self.own } else { namespace };
-        Who { namespace, pid }
+        if self.own.is_none() { self.here(pid) } else { Who { namespace, pid } }
     }
 
-    /// Whether the process that we know by this number is another than one that is covered.
-    fn is_another(&self, pid: u32) -> bool {
-        read::maps(pid).is_ok_and(|maps| {
-            !maps.is_empty() && !maps.iter().any(|mapping| mapping.path() == Some(&*self.session))
-        })
-    }
-
-    /// Whether its number in our namespace is the one that it knows.
-    pub(crate) fn is_here(&self, who: Who) -> bool {
-        self.own == 0 || who.namespace == self.own
-    }
-
-    /// Its number in our namespace; `None` when it is gone. Looked for among `near` first, and never
-    /// among those that are `known` as others.
-    pub(crate) fn pid(&self, who: Who, near: &[u32], known: &HashSet<u32>) -> Option<u32> {
-        if self.is_here(who) {
-            return Some(who.pid);
+    /// The same once it was found: then it has a namespace.
+    pub(crate) fn told(&self, said: Who, found: Found) -> Who {
+        match found {
+            Found::Here(pid) if !said.is_certain() => self.of_inner(pid).unwrap_or(said),
+            _ => said,
         }
-        let find = |pids: &[u32]| {
-            pids.iter().copied().find(|pid| !known.contains(pid) && self.is_its(*pid, who))
-        };
-        find(near).or_else(|| find(&read::pids()))
     }
 
-    /// Whether the process that we know by this number is the one.
-    fn is_its(&self, pid: u32, who: Who) -> bool {
-        let is_numbered_so = read::status(pid)
-            .is_ok_and(|status| status.nspid.len() > 1 && status.nspid.last() == Some(&who.pid));
-        // One that has ended has no namespace any more, and waits to be asked how.
-        is_numbered_so
-            && read::pid_namespace(pid)
-                .is_none_or(|namespace| who.namespace == 0 || namespace == who.namespace)
+    fn of_inner(&self, pid: u32) -> Option<Who> {
+        let inner = *read::status(pid).ok()?.nspid.last()?;
+        Some(Who { namespace: read::pid_namespace(pid)?, pid: inner })
+    }
+
+    /// Whether a process's number in our namespace is the one that it knows.
+    pub(crate) fn is_here(&self, who: Who) -> bool {
+        who.is_certain() && who == self.here(who.pid)
+    }
+
+    /// Whether the process that we know by this number has our arena mapped: a covered one does until it
+    /// becomes another program. `None` when that can't be told.
+    pub(crate) fn maps_arena(&self, pid: u32) -> Option<bool> {
+        let maps = read::maps(pid).ok().filter(|maps| !maps.is_empty())?;
+        Some(maps.iter().any(|mapping| (mapping.dev, mapping.inode) == self.arena))
+    }
+
+    /// Whether a process began before any that may be covered.
+    fn is_older(&self, pid: u32) -> bool {
+        read::stat(pid).is_ok_and(|stat| stat.starttime < self.began)
+    }
+
+    /// Looks for a process, among `near` ones first.
+    pub(crate) fn find(&self, sought: &Sought, near: &[u32]) -> Found {
+        if self.is_here(sought.who) {
+            return Found::Here(sought.who.pid);
+        }
+        let likely = near.iter().copied().chain([sought.who.pid]);
+        if let Some(pid) = likely.into_iter().find(|&pid| is_it(pid, sought) == Some(true)) {
+            return Found::Here(pid);
+        }
+        let all = self.all.get_or_init(Census::take);
+        let mut found = if all.is_whole { Found::Absent } else { Found::Unsure };
+        for &(pid, inner) in &all.processes {
+            if sought.who.pid != 0 && sought.who.pid != inner {
+                continue;
+            }
+            match is_it(pid, sought) {
+                Some(true) => return Found::Here(pid),
+                Some(false) => {}
+                None if self.is_older(pid) => {}
+                None => found = Found::Unsure,
+            }
+        }
+        found
+    }
+}
+
+/// Whether the process that we know by this number is the one; `None` when that can't be told.
+fn is_it(pid: u32, sought: &Sought) -> Option<bool> {
+    let Sought { who, proof } = sought;
+    let status = match read::status(pid) {
+        Ok(status) => status,
+        Err(error) => return is_gone(&error).then_some(false),
+    };
+    let inner = *status.nspid.last()?;
+    if who.pid != 0 && inner != who.pid {
+        return Some(false);
+    }
+    if who.namespace != 0 && who.pid != 0 {
+        let namespace = read::pid_namespace(pid);
+        // Whoever has one number is in our own, and the one that is looked for is not.
+        return match namespace {
+            None if status.nspid.len() == 1 => Some(false),
+            namespace => namespace.map(|namespace| namespace == who.namespace),
+        };
+    }
+    if status.state == Some('Z') {
+        // With its first thread a process does not end, but its memory can't be read by that any more.
+        return status.threads.is_none_or(|threads| threads <= 1).then_some(false);
+    }
+    let (address, bytes) = proof.as_ref()?;
+    match read::holds(pid, *address, bytes) {
+        Ok(holds) => Some(holds),
+        Err(error) => is_gone(&error).then_some(false),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::NoProcess { .. } | Error::Missing { .. })
+}
+
+/// All processes, by their number in our namespace and the one that they know.
+struct Census {
+    processes: Vec<(u32, u32)>,
+    /// Whether none is missing.
+    is_whole: bool,
+}
+
+impl Census {
+    fn take() -> Census {
+        let Ok(pids) = read::pids() else {
+            return Census { processes: Vec::new(), is_whole: false };
+        };
+        let (mut processes, mut is_whole) = (Vec::with_capacity(pids.len()), true);
+        for pid in pids {
+            match read::status(pid) {
+                Ok(status) => match status.nspid.last() {
+                    Some(&inner) => processes.push((pid, inner)),
+                    None => is_whole = false,
+                },
+                Err(error) => is_whole &= is_gone(&error),
+            }
+        }
+        Census { processes, is_whole }
     }
 }

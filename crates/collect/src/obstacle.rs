@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptape_proc::elf;
 use heaptape_proc::program::{self, Place, Rights};
-use heaptape_proc::{Error, Obstacle};
+use heaptape_proc::{Error, Obstacle, read};
 use heaptape_wire::session::SESSION_VARIABLE;
 
 /// A file by its name: in PATH where it has no slash, else as seen from `directory`.
@@ -21,8 +21,14 @@ pub(crate) fn shown(path: &Path) -> Option<String> {
     Obstacle::of(&target).map(|obstacle| obstacle.to_string())
 }
 
+/// Whether a process, or heaptape itself, is in a sandbox that it has entered or inherited.
+pub(crate) fn is_sandboxed(pid: Option<u32>) -> bool {
+    let is_in_one = |pid| read::status(pid).is_ok_and(|status| status.seccomp.unwrap_or(0) != 0);
+    pid.is_some_and(is_in_one) || is_in_one(std::process::id())
+}
+
 /// Why a program that was run from this file did not load the library.
-pub(crate) fn why(path: Option<&Path>) -> String {
+pub(crate) fn why(path: Option<&Path>, is_sandboxed: bool) -> String {
     let Some(path) = path else { return "its file can't be found".into() };
     let program = program::loaded(path);
     let target = match program.as_deref().map(elf::target) {
@@ -38,6 +44,9 @@ pub(crate) fn why(path: Option<&Path>) -> String {
         // The library in our own process sends what we start to the recording that we are in.
         let why = match std::env::var_os(SESSION_VARIABLE) {
             Some(_) => "another heaptape, which records this one, records it",
+            None if is_sandboxed => {
+                "it was started in a sandbox (seccomp), in which the capture library could not start"
+            }
             None => "it ended, or went on, without loading the capture library",
         };
         why.into()

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use heaptape_proc::Job;
 use heaptape_tape::{
     Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
-use heaptape_wire::chunk::Owner;
+use heaptape_wire::chunk::{ChunkView, Owner, UNKNOWN_TID};
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
 
@@ -17,7 +17,7 @@ use crate::arena::Chunk;
 use crate::drain::{Lane, Source};
 use crate::exit::{self, Exit};
 use crate::merge::{Stream, merge};
-use crate::namespace::Who;
+use crate::namespace::{Found, Namespaces, Sought, Who};
 use crate::sink::Sink;
 
 /// Bytes that an event has in a chunk, at least.
@@ -27,9 +27,12 @@ const BATCH: usize = 32;
 
 /// Who a process is.
 pub(crate) struct Identity {
-    pub(crate) who: Who,
-    /// Its number in our namespace; none when it is gone.
-    pub(crate) pid: Option<u32>,
+    /// What it has said of itself.
+    pub(crate) said: Who,
+    /// How it is known, and found again.
+    pub(crate) sought: Sought,
+    /// Where it is.
+    pub(crate) found: Found,
     /// Its place in a parallel job.
     pub(crate) job: Option<Job>,
 }
@@ -37,13 +40,17 @@ pub(crate) struct Identity {
 /// A process that is, or was, recorded.
 pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
-    /// What was known of it when it was first seen. Its pid is ours for it, or, where it was gone too
-    /// soon, its own.
+    /// What was known of it when it was first seen. Its pid is ours for it, or 0 where it was gone too
+    /// soon.
     pub(crate) start: ProcessStart,
     /// How it knows itself.
     pub(crate) who: Who,
-    /// Its number in our namespace; none when it was gone before that was found.
+    /// How it is found again.
+    sought: Sought,
+    /// Its number in our namespace; none when it was not found.
     pub(crate) pid: Option<u32>,
+    /// Whether it was looked for, and is gone.
+    pub(crate) is_absent: bool,
     /// Its place in a parallel job.
     pub(crate) job: Option<Job>,
     pub(crate) slot: u16,
@@ -53,6 +60,8 @@ pub(crate) struct Process {
     pub(crate) since: u64,
     /// When it was last sampled, or first seen.
     pub(crate) sampled: Instant,
+    /// When it last wrote, or was first seen.
+    heard: Instant,
     /// When it was first seen to have ended.
     pub(crate) gone: Option<Instant>,
     pub(crate) ended: Option<Instant>,
@@ -99,23 +108,27 @@ impl Process {
     pub(crate) fn new(
         number: ProcessNumber,
         start: ProcessStart,
-        Identity { who, pid, job }: Identity,
+        Identity { sought, found, job, .. }: Identity,
         (slot, generation): (u16, u32),
         since: u64,
     ) -> Process {
+        let pid = found.pid();
         Process {
             number,
             watch: pid.and_then(exit::watch),
             said_code: None,
             time: start.time,
             start,
-            who,
+            who: sought.who,
+            sought,
             pid,
+            is_absent: found == Found::Absent,
             job,
             slot,
             generation,
             since,
             sampled: Instant::now(),
+            heard: Instant::now(),
             gone: None,
             ended: None,
             exit: Exit::default(),
@@ -132,12 +145,37 @@ impl Process {
         }
     }
 
+    /// Whether it may live, and nobody knows where.
+    pub(crate) fn is_unplaced(&self) -> bool {
+        self.pid.is_none() && !self.is_absent
+    }
+
+    /// Whether nobody knows where it is, and it has said nothing for so long that nobody waits for it.
+    pub(crate) fn is_lost_from_sight(&self) -> bool {
+        /// How long it may be silent.
+        const SILENCE: Duration = Duration::from_secs(2);
+        self.is_unplaced() && self.heard.elapsed() > SILENCE
+    }
+
+    /// Looks for it again.
+    pub(crate) fn place(&mut self, namespaces: &Namespaces) {
+        match namespaces.find(&self.sought, &[]) {
+            Found::Here(pid) => {
+                self.who = namespaces.told(self.who, Found::Here(pid));
+                self.sought.who = self.who;
+                (self.pid, self.watch) = (Some(pid), exit::watch(pid));
+            }
+            Found::Absent => self.is_absent = true,
+            Found::Unsure => {}
+        }
+    }
+
     /// A chunk of this process was found: it begins a lane, or continues its thread's. False when the
     /// thread's first chunk has not been found yet.
-    pub(crate) fn attach(&mut self, owner: Owner, chunk: Chunk, tid: u32, first: u64) -> bool {
+    pub(crate) fn attach(&mut self, owner: Owner, chunk: Chunk, view: &ChunkView) -> bool {
+        let (tid, first) = (view.tid, view.first);
         if first == 0 {
-            let number = self.closed.threads + self.lanes.len() as u64;
-            self.lanes.push(Lane::new(number as u32, owner.thread, tid));
+            self.lanes.push(self.new_lane(owner.thread, tid, view.depth));
         }
         let is_its = |lane: &&mut Lane| lane.slot == owner.thread && lane.tid == tid;
         let lane = self.lanes.iter_mut().rev().find(is_its);
@@ -148,9 +186,26 @@ impl Process {
         found
     }
 
+    /// The lane of a thread that is new, or one inside a thread's own, with that one's number.
+    fn new_lane(&self, slot: u16, tid: u32, depth: u32) -> Lane {
+        let own = self.lanes.iter().rev().find(|lane| lane.depth == 0 && lane.tid == tid);
+        // Numbers that are not known tell no two threads apart.
+        if let Some(own) = own.filter(|_| depth > 0 && tid != UNKNOWN_TID) {
+            let mut lane = Lane::new(own.number, slot, tid);
+            lane.depth = depth;
+            return lane;
+        }
+        let threads = self.lanes.iter().filter(|lane| lane.depth == 0).count() as u64;
+        Lane::new((self.closed.threads + threads) as u32, slot, tid)
+    }
+
     /// Looks how far the threads have come; the bytes that they have written since the last look.
     pub(crate) fn look(&mut self, source: &mut Source<'_>) -> u64 {
-        self.lanes.iter_mut().map(|lane| lane.look(source)).sum()
+        let seen = self.lanes.iter_mut().map(|lane| lane.look(source)).sum();
+        if seen > 0 {
+            self.heard = Instant::now();
+        }
+        seen
     }
 
     /// Whether anything waits to be merged, as what the last round's second look found.
@@ -197,12 +252,12 @@ impl Process {
     }
 
     /// Whether a fork was announced less than `age` ago and its child is still to come.
-    pub(crate) fn has_fork_since(&self, age: std::time::Duration) -> bool {
+    pub(crate) fn has_fork_since(&self, age: Duration) -> bool {
         self.forks.values().any(|(_, since)| since.elapsed() < age)
     }
 
     /// Points of forks whose child never came, older than `age`.
-    pub(crate) fn stale_forks(&mut self, age: std::time::Duration) -> Vec<ForkPoint> {
+    pub(crate) fn stale_forks(&mut self, age: Duration) -> Vec<ForkPoint> {
         let stale = |since: &Instant| since.elapsed() > age;
         let points = self.forks.values().filter(|(_, since)| stale(since)).map(|(p, _)| *p);
         let points = points.collect();
@@ -226,14 +281,15 @@ impl Process {
         let mut later = HashSet::new();
         for lane in self.lanes.iter_mut().rev() {
             // A later thread with the same number in the kernel: this one is gone, too.
-            let is_last = later.insert(lane.tid);
-            if !lane.holds_chunks() || (is_last && lives(lane.tid)) {
+            let is_last = later.insert((lane.tid, lane.depth));
+            let is_unknown = lane.tid == UNKNOWN_TID;
+            if !lane.holds_chunks() || is_unknown || (is_last && lives(lane.tid)) {
                 continue;
             }
             // It wrote its last before it was gone, so this look sees it.
             lane.look(source);
             lane.settle();
-            if lane.is_empty() && lane.holds_chunks() {
+            if lane.is_empty() && lane.holds_chunks() && !lane.has_gap() {
                 lane.close(source);
                 numbers.push(lane.slot);
             }
@@ -292,7 +348,7 @@ impl Process {
 
 impl Totals {
     fn add(&mut self, lane: &Lane) {
-        self.threads += 1;
+        self.threads += u64::from(lane.depth == 0);
         self.free_null += lane.free_null();
         self.lost += lane.lost();
     }

@@ -12,9 +12,9 @@ use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::inspect::Inspector;
-use crate::intents::Intents;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
+use crate::namespace::Namespaces;
 use crate::output::{LEAST_BYTES, OpenOutput, Output};
 use crate::recorder::Recorder;
 use crate::signals::Signals;
@@ -151,7 +151,8 @@ pub(crate) fn open(recording: &Recording, output: &OpenOutput) -> Result<Recorde
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
     let tape = Writer::new(sink, &header(recording))?;
     let clock = Clock::start(arena.arena())?;
-    Ok(Recorder::new(arena, clock, tape, Intents::new(), Inspector::start()?))
+    let namespaces = Namespaces::new(arena.identity()?);
+    Ok(Recorder::new(arena, clock, tape, Inspector::start()?, namespaces))
 }
 
 fn header(recording: &Recording) -> Header {

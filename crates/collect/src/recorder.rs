@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
-use heaptape_wire::chunk::{FREE, Owner};
+use heaptape_wire::chunk::{ChunkView, FREE, Owner};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, FreeChunks, SharedArena};
@@ -34,8 +34,12 @@ const LITTLE: u64 = 256 << 10;
 const THREADS_EVERY: Duration = Duration::from_millis(250);
 /// The share of the time that this may take: one part in this many.
 const THREADS_SHARE: u32 = 20;
-/// How long it may be to the next such look while threads wait for chunks.
+/// How long it may be to the next such look while threads wait for chunks, and its share then: those who wait
+/// in a sandbox can't sleep, and take the time of those who would end.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
+const THREADS_SOONER_SHARE: u32 = 3;
+/// How often processes are looked for that have registered and were not found.
+const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// How often processes are looked for that did not make themselves known.
 const STRAYS_EVERY: Duration = Duration::from_millis(1000);
 /// How often what is known so far goes to the file, so that a killed collector leaves a tape.
@@ -100,6 +104,7 @@ pub(crate) struct Recorder {
     /// When a chunk was last given, or nobody waited for one.
     pub(crate) supplied: Instant,
     pub(crate) threads: Budget,
+    pub(crate) next_search: Instant,
     pub(crate) next_strays: Instant,
     pub(crate) next_flush: Instant,
 }
@@ -109,16 +114,15 @@ impl Recorder {
         arena: SharedArena,
         clock: Clock,
         tape: Writer<Sink>,
-        intents: Intents,
         inspector: Inspector,
+        namespaces: Namespaces,
     ) -> Recorder {
-        let namespaces = Namespaces::new(arena.session_path());
         let now = Instant::now();
         Recorder {
             arena,
             clock,
             tape,
-            intents,
+            intents: Intents::new(),
             strays: Strays::default(),
             inspector,
             processes: Vec::new(),
@@ -142,6 +146,7 @@ impl Recorder {
             sampling: Sampling::new(now),
             supplied: now,
             threads: Budget::new(THREADS_EVERY, THREADS_SHARE, now),
+            next_search: now + SEARCH_EVERY,
             next_strays: now + STRAYS_EVERY,
             next_flush: now + FLUSH_EVERY,
         }
@@ -203,11 +208,12 @@ impl Recorder {
 
     /// The pids of the processes that are being recorded.
     pub(crate) fn live_pids(&self) -> Vec<u32> {
-        self.live.iter().map(|&i| self.processes[i].start.pid).collect()
+        self.live.iter().filter_map(|&i| self.processes[i].pid).collect()
     }
 
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
-        no_wait || (self.live.is_empty() && !self.has_newcomers())
+        let is_waited_for = |&place: &usize| !self.processes[place].is_lost_from_sight();
+        no_wait || (!self.live.iter().any(is_waited_for) && !self.has_newcomers())
     }
 
     /// Whether somebody may still be on the way to register.
@@ -235,10 +241,11 @@ impl Recorder {
     /// One round: drain, merge, admit, end, sample. True when the next one should follow at once.
     pub(crate) fn round(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
         self.round += 1;
+        self.namespaces.begin_round();
         // Seen before draining: all that an arrival's parent wrote before is then merged first.
         self.intents.notice_gone();
         let arrivals = self.arrivals();
-        self.intents.observe(self.arena.arena(), &self.namespaces);
+        self.observe_intents();
         let seen = self.drain()?;
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         self.supply();
@@ -246,11 +253,18 @@ impl Recorder {
         self.take_in_gaps()?;
         let now = Instant::now();
         self.sample(now)?;
-        let every = if self.waited > 0 { THREADS_SOONER } else { THREADS_EVERY };
-        if self.threads.is_due_after(every, now) {
+        let (every, share) = match self.waited {
+            0 => (THREADS_EVERY, THREADS_SHARE),
+            _ => (THREADS_SOONER, THREADS_SOONER_SHARE),
+        };
+        if self.threads.is_due_with(every, share, now) {
             self.close_threads();
             let ended = Instant::now();
             self.threads.spent(ended - now, ended);
+        }
+        if now >= self.next_search {
+            self.search();
+            self.next_search = now + SEARCH_EVERY;
         }
         if now >= self.next_strays {
             self.look_for_strays()?;
@@ -296,9 +310,9 @@ impl Recorder {
                 _ => found.extend(self.describe(chunk, word)),
             }
         }
-        found.sort_by_key(|&(_, _, _, _, first)| first);
-        for (place, owner, chunk, tid, first) in found {
-            if self.processes[place].attach(owner, chunk, tid, first) {
+        found.sort_by_key(|(_, _, _, view)| (view.depth, view.first));
+        for (place, owner, chunk, view) in found {
+            if self.processes[place].attach(owner, chunk, &view) {
                 self.attached.insert(chunk);
             }
         }
@@ -316,11 +330,11 @@ impl Recorder {
         &self,
         chunk: Chunk,
         word: u64,
-    ) -> Option<(usize, Owner, Chunk, u32, u64)> {
+    ) -> Option<(usize, Owner, Chunk, ChunkView)> {
         let owner = Owner::from_word(word)?;
         let place = *self.by_slot.get(&(owner.slot, owner.generation))?;
         let view = self.arena.header(chunk).view(SharedArena::capacity(chunk))?;
-        self.processes[place].ended.is_none().then_some((place, owner, chunk, view.tid, view.first))
+        self.processes[place].ended.is_none().then_some((place, owner, chunk, view))
     }
 
     /// What was given back is free, and nobody's.
@@ -342,7 +356,9 @@ impl Recorder {
         let session = self.arena.arena().session();
         self.waited = u64::from(session.waiting.load(Ordering::Relaxed));
         let starved = self.waited > 0 && self.free.total() == 0;
-        if self.arena.replenish(self.free, self.waited as usize, starved) || !starved {
+        let spinning = session.spinning.load(Ordering::Relaxed) > 0;
+        let waiting = self.waited as usize;
+        if self.arena.replenish(self.free, waiting, starved, spinning) || !starved {
             self.supplied = Instant::now();
         }
         // As many threads as there can be chunks, no memory for more, or somebody scribbled over the
@@ -368,18 +384,36 @@ impl Recorder {
             let slot = self.arena.arena().slot(process.slot as usize);
             let source = &mut Source::new(&self.arena, &mut self.done);
             // Threads of another namespace know themselves by other numbers.
-            let is_here = self.namespaces.is_here(process.who);
-            let inner =
-                if is_here { Vec::new() } else { read::inner_tasks(pid).unwrap_or_default() };
-            if !is_here && inner.is_empty() {
+            let numbers = if self.namespaces.is_here(process.who) {
+                process.close_gone(|tid| read::has_task(pid, tid), source)
+            } else if let Some(inner) = read::inner_tasks(pid) {
+                process.close_gone(|tid| inner.contains(&tid), source)
+            } else {
                 continue;
-            }
-            let lives = |tid| if is_here { read::has_task(pid, tid) } else { inner.contains(&tid) };
-            for number in process.close_gone(lives, source) {
+            };
+            for number in numbers {
                 slot.recycle_thread(number);
             }
         }
         self.forget_done();
+    }
+
+    /// Looks at new announcements of execs.
+    fn observe_intents(&mut self) {
+        let (by_slot, processes) = (&self.by_slot, &self.processes);
+        self.intents.observe(self.arena.arena(), &self.namespaces, |slot, generation| {
+            let process = &processes[*by_slot.get(&(u16::try_from(slot).ok()?, generation))?];
+            Some((process.who, process.pid))
+        });
+    }
+
+    /// Looks again for processes that have registered and were not found.
+    pub(crate) fn search(&mut self) {
+        for &place in &self.live {
+            if self.processes[place].is_unplaced() {
+                self.processes[place].place(&self.namespaces);
+            }
+        }
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
@@ -399,6 +433,8 @@ impl Recorder {
     /// Ends the tape.
     pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
         let root = self.root;
+        self.namespaces.begin_round();
+        self.search();
         match self.finish_all(root) {
             Ok(false) => {}
             Ok(true) => drop(self.ended.get_or_insert(Ended::Other(WENT_ON.into()))),

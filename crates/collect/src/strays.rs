@@ -5,13 +5,13 @@
 //! is not seen. One that lives may still register, and is named when it has ended or the recording does.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use heaptape_proc::read;
 use heaptape_tape::Uncovered;
 
 use crate::launch::texts;
-use crate::obstacle::why;
+use crate::namespace::Namespaces;
+use crate::obstacle::{is_sandboxed, why};
 
 /// What the earlier looks have found.
 #[derive(Default)]
@@ -24,11 +24,11 @@ pub(crate) struct Strays {
 
 impl Strays {
     /// Looks at the children of `known`, and theirs. `is_registered` tells whether a pid has ever
-    /// been recorded; `session` is the arena's path, which a covered process has mapped.
+    /// been recorded. One that has the arena mapped is covered, as between a vfork and its exec.
     pub(crate) fn look(
         &mut self,
         known: &[u32],
-        session: &Path,
+        namespaces: &Namespaces,
         is_registered: impl Fn(u32) -> bool,
         uncovered: impl FnMut(Uncovered),
     ) {
@@ -42,7 +42,8 @@ impl Strays {
                 }
                 queue.push(child);
                 let Some(started) = started(child) else { continue };
-                if self.found.contains_key(&(child, started)) || maps(child, session) {
+                let is_covered = || namespaces.maps_arena(child) == Some(true);
+                if self.found.contains_key(&(child, started)) || is_covered() {
                     continue;
                 }
                 if self.seen.get(&child) == Some(&started) {
@@ -70,14 +71,11 @@ fn started(pid: u32) -> Option<u64> {
     read::stat(pid).ok().filter(|stat| stat.state != 'Z').map(|stat| stat.starttime)
 }
 
-/// Whether the process has the arena mapped, as between a vfork and its exec.
-fn maps(pid: u32, session: &Path) -> bool {
-    read::maps(pid).is_ok_and(|maps| maps.iter().any(|mapping| mapping.path() == Some(session)))
-}
-
 fn describe(pid: u32) -> Uncovered {
     let command = read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default();
-    let why =
-        read::exe(pid).map_or_else(|_| "its program can't be read".into(), |exe| why(Some(&exe)));
+    let why = match read::exe(pid) {
+        Ok(exe) => why(Some(&exe), is_sandboxed(Some(pid))),
+        Err(_) => "its program can't be read".into(),
+    };
     Uncovered { pid, command, why }
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::maps::{self, Mapping};
@@ -58,13 +59,32 @@ pub fn tasks(pid: u32) -> Result<Vec<u32>, Error> {
     Ok(ids)
 }
 
-/// The ids of the threads as they know them, in the innermost pid namespace.
-pub fn inner_tasks(pid: u32) -> Result<Vec<u32>, Error> {
-    let inner = |task: u32| {
-        let status = text(pid, &format!("task/{task}/status")).ok()?;
-        status::parse(&status).nspid.last().copied()
-    };
-    Ok(tasks(pid)?.into_iter().filter_map(inner).collect())
+/// The ids of all threads as they know them, in the innermost pid namespace; `None` where it is not certain
+/// that none is missing.
+pub fn inner_tasks(pid: u32) -> Option<Vec<u32>> {
+    /// As many as the kernel lists in one go.
+    const AT_ONCE: usize = 500;
+    const ATTEMPTS: usize = 4;
+    let listed = (0..ATTEMPTS).find_map(|_| {
+        let tasks = tasks(pid).ok()?;
+        // The kernel goes from one thread to the next: a list ends early at one that ends just then.
+        let unsure = if tasks.len() > AT_ONCE { &tasks[..] } else { tasks.last_chunk::<1>()? };
+        unsure.iter().all(|&task| lists_task(pid, task)).then_some(tasks)
+    })?;
+    let mut inner = Vec::with_capacity(listed.len());
+    for task in listed {
+        match text(pid, &format!("task/{task}/status")) {
+            Ok(status) => inner.push(*status::parse(&status).nspid.last()?),
+            Err(_) if !has_task(pid, task) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(inner)
+}
+
+/// Whether the process certainly has this thread.
+fn lists_task(pid: u32, task: u32) -> bool {
+    path(pid, &format!("task/{task}")).try_exists().unwrap_or(false)
 }
 
 /// Whether the process has this thread; true also where the kernel would not say.
@@ -79,10 +99,28 @@ pub fn pid_namespace(pid: u32) -> Option<u64> {
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The ids of all processes.
-pub fn pids() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+/// The ids of all processes. One that lives all the while this reads is among them.
+pub fn pids() -> Result<Vec<u32>, Error> {
+    let error = |source| Error::Io { path: PathBuf::from("/proc"), source };
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc").map_err(error)? {
+        let name = entry.map_err(error)?.file_name();
+        pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// Whether the memory of a process holds these bytes at this address. A process that has no memory, or
+/// nothing there, does not.
+pub fn holds(pid: u32, address: u64, bytes: &[u8]) -> Result<bool, Error> {
+    const EIO: i32 = 5;
+    let mut found = vec![0; bytes.len()];
+    let opened = fs::File::open(path(pid, "mem"));
+    match opened.and_then(|file| file.read_at(&mut found, address)) {
+        Ok(length) => Ok(length == bytes.len() && found == bytes),
+        Err(source) if source.raw_os_error() == Some(EIO) => Ok(false),
+        Err(source) => Err(error(pid, "mem", source)),
+    }
 }
 
 /// The ids of the live children of all threads, ascending. Children that end while this reads may
@@ -213,6 +251,25 @@ mod tests {
             // The file depends on a kernel option.
             Err(e) => assert!(matches!(e, Error::Missing { .. }), "{e}"),
         }
+    }
+
+    #[test]
+    fn memory_is_compared_and_nothing_is_not_there() {
+        let (pid, bytes) = (process::id(), *b"in memory of its own");
+        let address = bytes.as_ptr() as u64;
+        assert!(holds(pid, address, &bytes.clone()).unwrap());
+        assert!(!holds(pid, address, b"in memory of another").unwrap());
+        assert!(!holds(pid, 16, &bytes).unwrap());
+        assert!(matches!(holds(1 << 23, address, &bytes), Err(Error::NoProcess { .. })));
+    }
+
+    #[test]
+    fn threads_are_listed_as_they_know_themselves() {
+        let pid = process::id();
+        let inner = inner_tasks(pid).unwrap();
+        assert!(inner.contains(status(pid).unwrap().nspid.last().unwrap()));
+        assert!(pids().unwrap().contains(&pid));
+        assert_eq!(inner_tasks(1 << 23), None);
     }
 
     #[test]

@@ -76,10 +76,26 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(job::calls(figures));
     parts.extend(job::processes(figures));
     parts.extend(job::uncovered(figures));
-    let file = text::command(&[figures.file.to_owned()]);
-    parts.push(Part::Text(format!(
-        "Next: heaptape live {file} --at peak · heaptape events {file} --around {}",
-        figures.account.peak.at.unwrap_or(0)
-    )));
+    parts.push(Part::Text(format!("Next: {}", next(figures).join(" · "))));
     parts
+}
+
+/// The commands that lead on from here.
+fn next(figures: &Figures<'_>) -> Vec<String> {
+    let account = figures.account;
+    let file = text::command(&[figures.file.to_owned()]);
+    let mut next = Vec::new();
+    if let [_, _, ..] = account.parts.as_slice()
+        && let Some(highest) = account.parts.iter().rev().max_by_key(|p| p.process.peak_requested)
+    {
+        next.push(format!("heaptape report {file} --process '#{}'", highest.process.number));
+    }
+    if account.end.blocks > 0 {
+        next.push(format!("heaptape leaks {file}"));
+    }
+    match account.peak.at {
+        Some(at) => next.push(format!("heaptape events {file} --around {at}")),
+        None => next.push(format!("heaptape report {file} --plot job.svg")),
+    }
+    next
 }

@@ -176,8 +176,8 @@ mod tests {
             ..realloc.clone()
         };
         let mut csv = Csv::new(Vec::new(), &CallRecord::TABLE).unwrap();
-        csv.row(&CallRecord { process: 0, pid: 77, row: &realloc }).unwrap();
-        csv.row(&CallRecord { process: 1, pid: 78, row: &free }).unwrap();
+        csv.row(&CallRecord { process: 0, pid: Some(77), row: &realloc }).unwrap();
+        csv.row(&CallRecord { process: 1, pid: None, row: &free }).unwrap();
         let text = String::from_utf8(csv.finish().unwrap()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let names: Vec<&str> = CallRecord::TABLE.columns.iter().map(|c| c.name).collect();
@@ -186,6 +186,6 @@ mod tests {
             lines[1],
             "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\""
         );
-        assert_eq!(lines[2], "1,78,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
+        assert_eq!(lines[2], "1,,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
     }
 }

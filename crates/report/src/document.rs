@@ -90,7 +90,8 @@ fn underline(text: &str, style: Style) -> usize {
 }
 
 /// Writes a paragraph; its first line begins with `mark`, and the others stand below what follows it.
-fn wrap(out: &mut impl Write, text: &str, mark: &str, style: Style) -> io::Result<()> {
+/// Writes running text behind a mark, below which its further lines begin.
+pub(crate) fn wrap(out: &mut impl Write, text: &str, mark: &str, style: Style) -> io::Result<()> {
     let indent = " ".repeat(mark.chars().count());
     let options =
         textwrap::Options::new(width(style)).initial_indent(mark).subsequent_indent(&indent);

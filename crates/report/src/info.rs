@@ -152,7 +152,7 @@ fn write_verdicts(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     for member in &overview.members {
         let Some(verdict) = &member.verdict else { continue };
         let events = text::counted(verdict.events, "event", "events");
-        write!(out, "Checked {events} of process {}: ", member.process.pid)?;
+        write!(out, "Checked {events} of process {}: ", text::pid(&member.process))?;
         if verdict.faults == 0 {
             writeln!(out, "no two live blocks overlap.")?;
             continue;
@@ -190,7 +190,7 @@ fn write_uncovered(out: &mut impl Write, overview: &Overview, style: Style) -> i
     let columns = [("pid", Align::Right), ("command", Align::Text), ("why", Align::Text)];
     let mut table = Table::new(style, &columns);
     for u in uncovered {
-        table.row([u.pid.to_string(), text::command(&u.command), u.why.clone()]);
+        table.row([text::or_dash(u.known_pid()), text::command(&u.command), u.why.clone()]);
     }
     table.write(out)
 }
@@ -217,9 +217,13 @@ fn processes(members: &[Member], sum: Option<&str>, style: Style) -> Table {
     let mut table = Table::new(style, &columns).one_line();
     for member in members {
         let p = &member.process;
-        let mut row = vec![p.number.to_string(), p.pid.to_string(), or_dash(member.parent_pid)];
+        let mut row = vec![
+            p.number.to_string(),
+            text::or_dash(p.known_pid()),
+            text::or_dash(member.parent_pid),
+        ];
         if ranked {
-            row.push(or_dash(p.rank));
+            row.push(text::or_dash(p.rank));
         }
         row.extend([
             Count(p.events).to_string(),
@@ -274,10 +278,6 @@ fn calls(members: &[Member], sum: Option<&str>, style: Style) -> Table {
 fn total(members: &[Member], figure: impl Fn(&ProcessSummary) -> u64) -> String {
     let sum = members.iter().fold(0u64, |sum, m| sum.saturating_add(figure(&m.process)));
     Count(sum).to_string()
-}
-
-fn or_dash(number: Option<u32>) -> String {
-    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! From figures to bytes.
 //!
-//! [`info`], [`events`], [`live`] and [`doctor`] are for people, with [`table`] and [`text`] for their columns and
-//! words; [`json`] is for programs. [`columns`] are the tables of an export, which [`sheet`] writes as [`csv`] or
-//! Parquet. [`size`] reads and prints sizes.
+//! [`mod@account`], [`info`], [`events`], [`live`], [`leaks`], [`mod@diff`] and [`doctor`] are for people, with [`table`] and
+//! [`text`] for their columns and words; [`json`] is for programs, [`plot`] makes pictures. [`columns`] are the tables of an
+//! export, which [`sheet`] writes as [`csv`] or Parquet. [`size`] reads and prints sizes.
 //!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
 //! file or computes a figure.
@@ -11,15 +11,18 @@
 pub mod account;
 pub mod columns;
 pub mod csv;
+pub mod diff;
 pub mod doctor;
 pub mod document;
 mod error;
 pub mod events;
 pub mod info;
 pub mod json;
+pub mod leaks;
 pub mod live;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub mod plot;
 #[cfg(test)]
 mod sample;
 pub mod sheet;

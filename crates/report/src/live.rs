@@ -80,7 +80,7 @@ pub fn blocks(
 }
 
 /// How wide a caller may be behind columns that take so much. A table takes no text without end.
-fn room(style: Style, taken: usize) -> usize {
+pub(crate) fn room(style: Style, taken: usize) -> usize {
     usize::from(style.width).saturating_sub(taken).min(LONGEST_CALLER)
 }
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use heaptape_analyze::bounds::Bounds;
-use heaptape_analyze::modules::Place;
+use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::overview::Member;
 use heaptape_analyze::sites::Origin;
-use heaptape_analyze::{Note, NoteKind, ProcessSummary, Summary};
+use heaptape_analyze::{Ended, Note, ProcessSummary, Summary};
 
 use crate::size::Size;
 
@@ -115,7 +115,17 @@ pub fn exit(member: &Member) -> String {
 pub fn process(process: &ProcessSummary) -> String {
     let rank = process.rank.map(|r| format!(", rank {r}")).unwrap_or_default();
     let command = short_command(&process.command);
-    format!("process {} (#{}{rank}), {command}", process.pid, process.number)
+    format!("process {} (#{}{rank}), {command}", pid(process), process.number)
+}
+
+/// A number in a table; a dash where it is not known.
+pub(crate) fn or_dash(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+/// The process id, or a word for one that is not known.
+pub fn pid(process: &ProcessSummary) -> String {
+    process.known_pid().map_or_else(|| "of an unknown pid".to_owned(), |pid| pid.to_string())
 }
 
 /// Why a tape is not complete; `None` when it is.
@@ -124,23 +134,7 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
         return None;
     }
     Some(match &summary.ended {
-        Some(ended) => match ended.as_str() {
-            "max-size" => "the recording ended at its largest size (--max-size)".to_owned(),
-            "disk-full" => "the recording ended because the disk was full".to_owned(),
-            "processes-went-on" => {
-                "the recording ended with its command, and other processes went on".to_owned()
-            }
-            "heaptape-stood-still" => {
-                "heaptape was stopped, or too busy, for more than 2 s, and the job went on without it"
-                    .to_owned()
-            }
-            "shared-memory-full" => "the recording ended because shared memory was full".to_owned(),
-            "output-stalled" => "the recording ended because the tape could not be written".to_owned(),
-            "no-chunks-left" => {
-                "the recording ended because the job gave no room for events back".to_owned()
-            }
-            other => format!("the recording ended early: {}", plain(other)),
-        },
+        Some(ended) => early_end(ended),
         None if summary.cut => {
             "the file was cut or damaged, or the recorder was killed; what came before is here"
                 .to_owned()
@@ -150,28 +144,46 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
     })
 }
 
+/// Why a recording ended before its job, as a sentence without its end.
+pub fn early_end(ended: &Ended) -> String {
+    match ended.as_str() {
+        "max-size" => "the recording ended at its largest size (--max-size)".to_owned(),
+        "disk-full" => "the recording ended because the disk was full".to_owned(),
+        "processes-went-on" => {
+            "the recording ended with its command, and other processes went on".to_owned()
+        }
+        "heaptape-stood-still" => {
+            "heaptape was stopped, or too busy, for more than 2 s, and the job went on without it"
+                .to_owned()
+        }
+        "shared-memory-full" => "the recording ended because shared memory was full".to_owned(),
+        "output-stalled" => "the recording ended because the tape could not be written".to_owned(),
+        "no-chunks-left" => {
+            "the recording ended because the job has more threads at once than heaptape can record"
+                .to_owned()
+        }
+        other => format!("the recording ended early: {}", plain(other)),
+    }
+}
+
 /// A note in one line, like a call with its arguments.
 pub fn note(note: &Note) -> String {
     plain(&note_words(note))
 }
 
 fn note_words(note: &Note) -> String {
-    let text = String::from_utf8_lossy(&note.text);
-    match (note.kind, note.args.as_slice()) {
-        (NoteKind::Module, &[bias, start, end]) => {
-            let path = note.text.get(21..).unwrap_or_default();
-            let path = String::from_utf8_lossy(path);
-            let path = if path.is_empty() { "the executable".into() } else { path };
-            format!("module {path} at {start:#x}..{end:#x}, bias {bias:#x}")
-        }
-        (kind, args) => {
-            let mut parts: Vec<String> = args.iter().map(|a| format!("{a:#x}")).collect();
-            if !text.is_empty() {
-                parts.push(format!("{text:?}"));
-            }
-            format!("{} {}", kind.name(), parts.join(", ")).trim_end().to_owned()
-        }
+    if let Some(module) = Module::of_note(note) {
+        let Module { path, start, end, bias, .. } = &module;
+        let path = if path.is_empty() { "the executable" } else { path };
+        let id = module.build_id_text().map_or(String::new(), |id| format!(", build id {id}"));
+        return format!("module {path} at {start:#x}..{end:#x}, bias {bias:#x}{id}");
     }
+    let text = String::from_utf8_lossy(&note.text);
+    let mut parts: Vec<String> = note.args.iter().map(|a| format!("{a:#x}")).collect();
+    if !text.is_empty() {
+        parts.push(format!("{text:?}"));
+    }
+    format!("{} {}", note.kind.name(), parts.join(", ")).trim_end().to_owned()
 }
 
 /// A size that may not be known.
@@ -224,8 +236,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heaptape_analyze::Ended;
-    use heaptape_analyze::modules::Module;
+    use heaptape_analyze::NoteKind;
     use std::sync::Arc;
 
     #[test]
@@ -302,5 +313,9 @@ mod tests {
             note(NoteKind::Module, &[1, 2, 3], &text),
             "module /lib/a at 0x2..0x3, bias 0x1"
         );
+        text[..2].copy_from_slice(&[0xfe, 0x0a]);
+        text[20] = 2;
+        let module = note(NoteKind::Module, &[1, 2, 3], &text);
+        assert_eq!(module, "module /lib/a at 0x2..0x3, bias 0x1, build id fe0a");
     }
 }

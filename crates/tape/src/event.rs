@@ -158,7 +158,7 @@ pub enum Origin {
 /// What is known when a process starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStart {
-    /// The kernel's process id.
+    /// The kernel's process id; 0 when it is not known, as of one in a pid namespace that was gone too soon.
     pub pid: u32,
     /// The process that started it, if it is on the tape. An exec names its predecessor's parent
     /// or predecessor, as the collector sees fit.
@@ -208,12 +208,19 @@ pub struct ProcessEnd {
 /// A process that the capture library did not run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uncovered {
-    /// The kernel's process id.
+    /// The kernel's process id; 0 when it is not known.
     pub pid: u32,
     /// The command line.
     pub command: Vec<String>,
     /// Why, as one phrase.
     pub why: String,
+}
+
+impl Uncovered {
+    /// The process id, where it is known.
+    pub fn known_pid(&self) -> Option<u32> {
+        (self.pid != 0).then_some(self.pid)
+    }
 }
 
 /// Why a recording ended before its job did.

@@ -32,7 +32,7 @@ impl CallCounts {
 pub struct ProcessSummary {
     /// Its number.
     pub number: ProcessNumber,
-    /// The kernel's process id.
+    /// The kernel's process id; 0 when it is not known.
     pub pid: u32,
     /// The process that started it, if it is on the tape.
     pub parent: Option<ProcessNumber>,
@@ -78,6 +78,13 @@ pub struct ProcessSummary {
     pub end_requested: u64,
     /// Live blocks at the end.
     pub end_blocks: u64,
+}
+
+impl ProcessSummary {
+    /// The process id, where it is known.
+    pub fn known_pid(&self) -> Option<u32> {
+        (self.pid != 0).then_some(self.pid)
+    }
 }
 
 /// The whole tape.

@@ -27,6 +27,9 @@ pub const SMALL_PER_EXTENT: usize = LARGE_BYTES / SMALL_BYTES;
 /// Bytes of the header at the start of a chunk.
 pub const HEADER_BYTES: usize = 64;
 
+/// The number of a thread that can't tell its own, as in a sandbox.
+pub const UNKNOWN_TID: u32 = u32::MAX;
+
 /// Who owns a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
@@ -88,7 +91,7 @@ pub struct ChunkHeader {
     /// 1 when the header is filled in, 2 when the thread has also moved on to another chunk.
     stage: AtomicU32,
     tid: AtomicU32,
-    _reserved: AtomicU32,
+    depth: AtomicU32,
     first: AtomicU64,
     free_null: AtomicU64,
     dropped: AtomicU64,
@@ -106,7 +109,9 @@ const SEALED: u32 = 2;
 pub struct ChunkView {
     /// The kernel's number of the thread.
     pub tid: u32,
-    /// Bytes the thread had written before this chunk.
+    /// 0 in the thread's own stream; else this one is of its signal handlers, so many deep in others.
+    pub depth: u32,
+    /// Bytes the stream had before this chunk.
     pub first: u64,
     /// Bytes that may be read.
     pub published: usize,
@@ -114,8 +119,7 @@ pub struct ChunkView {
     pub sealed: bool,
     /// Calls of `free(NULL)` so far.
     pub free_null: u64,
-    /// Events that could not be written, because a signal handler called the allocator while the
-    /// thread was writing.
+    /// Events of signal handlers that could not be written, because there was no stream left for them.
     pub dropped: u64,
 }
 
@@ -125,7 +129,7 @@ impl Default for ChunkHeader {
             published: AtomicU32::new(0),
             stage: AtomicU32::new(BLANK),
             tid: AtomicU32::new(0),
-            _reserved: AtomicU32::new(0),
+            depth: AtomicU32::new(0),
             first: AtomicU64::new(0),
             free_null: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -142,9 +146,11 @@ impl ChunkHeader {
         self.dropped.store(0, Ordering::Relaxed);
     }
 
-    /// Owner, right after claiming: says which thread writes here and from which position on.
-    pub fn open(&self, tid: u32, first: u64) {
+    /// Owner, right after claiming: says which thread writes here, in which of its streams and from
+    /// which position on.
+    pub fn open(&self, tid: u32, depth: u32, first: u64) {
         self.tid.store(tid, Ordering::Relaxed);
+        self.depth.store(depth, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
         self.stage.store(OPEN, Ordering::Release);
     }
@@ -182,6 +188,7 @@ impl ChunkHeader {
         let published = self.published.load(Ordering::Acquire) as usize;
         Some(ChunkView {
             tid: self.tid.load(Ordering::Relaxed),
+            depth: self.depth.load(Ordering::Relaxed),
             first: self.first.load(Ordering::Relaxed),
             published: published.min(capacity) & !7,
             sealed: stage == SEALED,
@@ -211,7 +218,7 @@ mod tests {
     fn a_length_beyond_the_chunk_is_cut() {
         let header = ChunkHeader::default();
         assert_eq!(header.view(100), None);
-        header.open(1, 0);
+        header.open(1, 0, 0);
         header.publish(4000);
         assert_eq!(header.view(64).unwrap().published, 64);
         assert_eq!(header.view(71).unwrap().published, 64);

@@ -174,10 +174,11 @@ pub fn put_allocation(out: &mut impl Put, call: Call, a: &Allocation, stamp: Opt
     put_rest(out, a, wide, stamp);
 }
 
-/// Writes an allocation that is not [wide](Allocation::is_wide), in fewer instructions.
+/// Writes an allocation that is not [wide](Allocation::is_wide), in fewer instructions: its caller is one
+/// that the processor can return to, and has no more than 48 bits.
 #[inline(always)]
 pub fn put_narrow_allocation(out: &mut impl Put, call: Call, a: &Allocation, stamp: Option<u64>) {
-    let (w1, w2) = a.words();
+    let (w1, w2) = (a.caller | a.slack << 48, a.words().1);
     out.put(head(call as u8, stamp.is_some(), false, a.address));
     out.put(w1);
     out.put(w2);
@@ -223,7 +224,8 @@ fn put_rest(out: &mut impl Put, a: &Allocation, wide: bool, stamp: Option<u64>) 
 #[inline(always)]
 pub fn put_release(out: &mut impl Put, call: Call, address: u64, caller: u64, stamp: Option<u64>) {
     out.put(head(call as u8, stamp.is_some(), false, address));
-    out.put(caller & CALLER_MASK);
+    // Whoever reads it looks at no more of it than there is of a caller.
+    out.put(caller);
     if let Some(stamp) = stamp {
         out.put(stamp);
     }

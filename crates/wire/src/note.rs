@@ -57,17 +57,20 @@ pub enum NoteKind {
     Seccomp = 23,
     /// A module is mapped: load bias, lowest address, end address; text: 20 bytes of build id (zero-padded), one byte its length, the path.
     Module = 24,
-    /// The list of modules that just came is whole; a module that is not in it is unloaded.
+    /// The list of modules that just came is whole; a module that is not in it is unloaded. With an
+    /// argument (1) it only says what is new since the list before.
     ModulesEnd = 25,
     /// The process leaves by `exit` or one of its kind, or by the end of `main`: its exit code.
     Exit = 26,
     /// A child has ended, says `wait` or one of its kind: its process id, its wait status.
     ChildEnded = 27,
+    /// A module of the list before is unloaded: lowest address.
+    ModuleGone = 28,
 }
 
 impl NoteKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [NoteKind; 27] = [
+    pub const ALL: [NoteKind; 28] = [
         NoteKind::Mmap,
         NoteKind::Munmap,
         NoteKind::Mremap,
@@ -95,6 +98,7 @@ impl NoteKind {
         NoteKind::ModulesEnd,
         NoteKind::Exit,
         NoteKind::ChildEnded,
+        NoteKind::ModuleGone,
     ];
 
     /// The kind with this code, if there is one.
@@ -136,6 +140,7 @@ impl NoteKind {
             NoteKind::ModulesEnd => "modules_end",
             NoteKind::Exit => "exit",
             NoteKind::ChildEnded => "child_ended",
+            NoteKind::ModuleGone => "module_gone",
         }
     }
 }

@@ -72,7 +72,7 @@ pub enum Gap {
 /// What a process tells of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// Its process id, as it sees it.
+    /// Its process id, as it sees it; 0 when it can't tell.
     pub pid: u32,
     /// Its parent's process id, as it sees it.
     pub ppid: u32,
@@ -88,8 +88,39 @@ pub struct Registration {
     pub order: u32,
     /// The inode of its pid namespace; 0 when it can't tell.
     pub namespace: u64,
+    /// Where its [`Proof`] lies in its memory.
+    pub proof: u64,
     /// The session clock, in milliseconds: none of its records has an earlier time.
     pub time: u32,
+}
+
+/// What a registered process keeps in memory of its own, and a copy of it does not: whoever can read that
+/// memory is certain which process it is, whatever numbers it goes by.
+#[repr(C)]
+pub struct Proof {
+    session: AtomicU64,
+    slot: AtomicU64,
+}
+
+impl Proof {
+    /// Bytes of it.
+    pub const BYTES: usize = 16;
+
+    /// Process: it has this slot, of this generation, in the session with this `name`.
+    pub fn set(&self, name: u64, slot: u32, generation: u32) {
+        self.slot.store(Self::slot_word(slot, generation), Ordering::Relaxed);
+        self.session.store(name, Ordering::Release);
+    }
+
+    /// Collector: the bytes that [`Proof::set`] leaves.
+    pub fn bytes(name: u64, slot: u32, generation: u32) -> [u8; Self::BYTES] {
+        let words = u128::from(name) | u128::from(Self::slot_word(slot, generation)) << 64;
+        words.to_le_bytes()
+    }
+
+    fn slot_word(slot: u32, generation: u32) -> u64 {
+        u64::from(generation) << 32 | u64::from(slot)
+    }
 }
 
 /// A slot of the process table.
@@ -110,6 +141,7 @@ pub struct ProcessSlot {
     time: AtomicU32,
     job_len: AtomicU32,
     namespace: AtomicU64,
+    proof: AtomicU64,
     /// One bit a thread number that may be used again, set by the collector.
     reusable: [AtomicU64; THREADS / 64],
     command: [AtomicU64; COMMAND_BYTES / 8],
@@ -184,6 +216,7 @@ impl ProcessSlot {
         self.fork.store(r.fork, Ordering::Relaxed);
         self.order.store(r.order, Ordering::Relaxed);
         self.namespace.store(r.namespace, Ordering::Relaxed);
+        self.proof.store(r.proof, Ordering::Relaxed);
         self.time.store(r.time, Ordering::Relaxed);
         self.state.store(LIVE | u64::from(r.pid), Ordering::Release);
     }
@@ -204,6 +237,7 @@ impl ProcessSlot {
             fork: self.fork.load(Ordering::Relaxed),
             order: self.order.load(Ordering::Relaxed),
             namespace: self.namespace.load(Ordering::Relaxed),
+            proof: self.proof.load(Ordering::Relaxed),
             time: self.time.load(Ordering::Relaxed),
         })
     }

@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 
@@ -29,6 +29,10 @@ pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 pub const INTENTS: usize = 128;
 /// Bytes of the page that the header takes.
 pub const HEADER_BYTES: usize = 4096;
+/// Refusals that can be kept at the same time.
+pub const REFUSALS: usize = 32;
+/// Where they begin, in the header's page.
+pub const REFUSALS_AT: usize = 2048;
 /// Where the announcements of execs begin.
 pub const INTENTS_AT: usize = HEADER_BYTES;
 const INTENT_BYTES: usize = 256;
@@ -75,6 +79,8 @@ pub struct Session {
     pub version: AtomicU32,
     state: AtomicU32,
     stamp: AtomicU32,
+    /// A number that no other session has.
+    name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
     pub tsc_per_ms: AtomicU32,
     /// Extents that were ever offered as a large chunk lie before this one.
@@ -87,6 +93,8 @@ pub struct Session {
     pub turned_away: AtomicU32,
     /// Threads that wait for a chunk, or for a slot for their process.
     pub waiting: AtomicU32,
+    /// Those of them that can't sleep meanwhile, since a sandbox may forbid it.
+    pub spinning: AtomicU32,
     /// Process slots whose memory is there.
     pub slots_ready: AtomicU32,
     /// Registrations so far, which puts them in order.
@@ -110,11 +118,12 @@ pub struct Guard {
 struct ClockLine(AtomicU32);
 
 #[cfg(not(loom))]
-const _: () = assert!(core::mem::size_of::<Session>() <= HEADER_BYTES);
+const _: () = assert!(core::mem::size_of::<Session>() <= REFUSALS_AT);
 
 impl Session {
-    /// Collector: opens the session.
-    pub fn open(&self, stamp: Stamp, tsc_per_ms: u32) {
+    /// Collector: opens the session, under a `name` that no other has.
+    pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {
+        self.name.store(name, Ordering::Relaxed);
         self.version.store(VERSION, Ordering::Relaxed);
         self.stamp.store(stamp as u32, Ordering::Relaxed);
         self.tsc_per_ms.store(tsc_per_ms.max(1), Ordering::Relaxed);
@@ -137,6 +146,11 @@ impl Session {
     /// Collector: recording is over; every process passes its calls through from its next chunk on.
     pub fn end(&self) {
         self.state.store(ENDED, Ordering::Release);
+    }
+
+    /// The number that no other session has.
+    pub fn name(&self) -> u64 {
+        self.name.load(Ordering::Relaxed)
     }
 
     /// How events are stamped.
@@ -186,17 +200,23 @@ impl Session {
 }
 
 /// Bytes of a file name in an announcement.
-pub const INTENT_TEXT: usize = 232;
+pub const INTENT_TEXT: usize = 224;
 
 /// How a process gets its new program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
     /// The pid namespace of the process id; 0 when it is not known.
     pub namespace: u64,
+    /// The process slot of the one that announces, which may be the process itself or a parent of it.
+    pub slot: u32,
+    /// The generation of that slot.
+    pub generation: u32,
     /// It was spawned with the file, and did not announce it itself.
     pub spawned: bool,
     /// The library's file can't be reached from where the program starts.
     pub unreachable: bool,
+    /// A sandbox was entered before.
+    pub sandboxed: bool,
     /// Registrations of the session before: the program's own, if it comes, is none of these.
     pub order: u32,
 }
@@ -212,6 +232,8 @@ pub struct Intent {
     flags: AtomicU32,
     order: AtomicU32,
     namespace: AtomicU64,
+    slot: AtomicU32,
+    generation: AtomicU32,
     text: [AtomicU64; INTENT_TEXT / 8],
 }
 
@@ -227,7 +249,11 @@ impl Intent {
     /// Process: names the file it is about to run, or that a new process already runs.
     pub fn announce(&self, file: impl Iterator<Item = u8>, how: How) {
         self.namespace.store(how.namespace, Ordering::Relaxed);
-        let flags = u32::from(how.spawned) | u32::from(how.unreachable) << 1;
+        self.slot.store(how.slot, Ordering::Relaxed);
+        self.generation.store(how.generation, Ordering::Relaxed);
+        let flags = u32::from(how.spawned)
+            | u32::from(how.unreachable) << 1
+            | u32::from(how.sandboxed) << 2;
         self.flags.store(flags, Ordering::Relaxed);
         self.order.store(how.order, Ordering::Relaxed);
         let mut len = 0;
@@ -260,8 +286,11 @@ impl Intent {
         let flags = self.flags.load(Ordering::Relaxed);
         How {
             namespace: self.namespace.load(Ordering::Relaxed),
+            slot: self.slot.load(Ordering::Relaxed),
+            generation: self.generation.load(Ordering::Relaxed),
             spawned: flags & 1 != 0,
             unreachable: flags & 2 != 0,
+            sandboxed: flags & 4 != 0,
             order: self.order.load(Ordering::Relaxed),
         }
     }
@@ -271,6 +300,79 @@ impl Intent {
         let len = self.len.load(Ordering::Acquire).saturating_sub(1) as usize;
         (0..len.min(INTENT_TEXT))
             .map(|i| (self.text[i / 8].load(Ordering::Relaxed) >> (8 * (i % 8))) as u8)
+    }
+}
+
+/// Why a program that has the library is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A limit leaves no room for what the library maps.
+    Limit {
+        /// On the data segment, or else on all of the address space.
+        is_data: bool,
+        /// The limit.
+        bytes: u64,
+        /// What the library takes.
+        ours: u64,
+        /// A limit from which on there is room for both.
+        roomy: u64,
+    },
+    /// A system call failed that the library can't do without.
+    Call {
+        /// Its number.
+        number: u32,
+        /// The error's number.
+        error: u32,
+    },
+}
+
+/// What a process has left that could not map the arena: written into its file, at a place by the process's
+/// number.
+#[repr(C)]
+pub struct Refusal([AtomicU64; Refusal::WORDS]);
+
+const _: () = assert!(REFUSALS_AT + REFUSALS * Refusal::BYTES <= HEADER_BYTES);
+
+impl Refusal {
+    const WORDS: usize = 6;
+    /// Bytes of it.
+    pub const BYTES: usize = Self::WORDS * 8;
+    const LIMIT: u64 = 1;
+    const LIMIT_ON_DATA: u64 = 2;
+    const CALL: u64 = 3;
+
+    /// Process: where to write, and what.
+    pub fn bytes(pid: u32, namespace: u64, why: Why) -> (usize, [u8; Self::BYTES]) {
+        let (kind, [first, second, third]) = match why {
+            Why::Limit { is_data: false, bytes, ours, roomy } => {
+                (Self::LIMIT, [bytes, ours, roomy])
+            }
+            Why::Limit { is_data: true, bytes, ours, roomy } => {
+                (Self::LIMIT_ON_DATA, [bytes, ours, roomy])
+            }
+            Why::Call { number, error } => (Self::CALL, [number.into(), error.into(), 0]),
+        };
+        let mut bytes = [0; Self::BYTES];
+        let words = [pid.into(), namespace, kind, first, second, third];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        (REFUSALS_AT + pid as usize % REFUSALS * Self::BYTES, bytes)
+    }
+
+    /// Collector: who has refused, as process id and namespace, and why.
+    pub fn read(&self) -> Option<((u32, u64), Why)> {
+        let [pid, namespace, kind, first, second, third] =
+            self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let is_data = kind == Self::LIMIT_ON_DATA;
+        let why = match kind {
+            Self::LIMIT | Self::LIMIT_ON_DATA => {
+                Why::Limit { is_data, bytes: first, ours: second, roomy: third }
+            }
+            Self::CALL => Why::Call { number: first as u32, error: second as u32 },
+            _ => return None,
+        };
+        Some(((pid as u32, namespace), why))
     }
 }
 
@@ -315,6 +417,11 @@ impl Arena {
     /// The header.
     pub fn session(self) -> &'static Session {
         self.at(0)
+    }
+
+    /// Where a process with this number leaves why it is not recorded.
+    pub fn refusal(self, pid: u32) -> &'static Refusal {
+        self.at(REFUSALS_AT + pid as usize % REFUSALS * Refusal::BYTES)
     }
 
     /// The announcement with this number.

@@ -47,7 +47,7 @@ fn a_published_length_covers_whole_words() {
         let writer = {
             let (header, words) = (header.clone(), words.clone());
             thread::spawn(move || {
-                header.open(7, 0);
+                header.open(7, 0, 0);
                 words[0].store(1, Ordering::Relaxed);
                 header.publish(8);
                 words[1].store(2, Ordering::Relaxed);
@@ -73,14 +73,14 @@ fn a_chunk_that_is_offered_again_is_blank() {
     loom::model(|| {
         let owners = Arc::new([AtomicU64::new(owner(0).to_word())]);
         let header = Arc::new(ChunkHeader::default());
-        header.open(1, 0);
+        header.open(1, 0, 0);
         header.publish(8);
         header.seal();
         let next = {
             let (owners, header) = (owners.clone(), header.clone());
             thread::spawn(move || {
                 if claim(&owners[..], owner(1)).is_some() {
-                    header.open(2, 64);
+                    header.open(2, 0, 64);
                 }
             })
         };
@@ -104,7 +104,7 @@ fn the_second_look_has_every_predecessor_of_the_first() {
     loom::model(|| {
         let lanes = Arc::new([ChunkHeader::default(), ChunkHeader::default()]);
         let block = Arc::new(AtomicU64::new(0));
-        lanes[0].open(1, 0);
+        lanes[0].open(1, 0, 0);
         lanes[1].open(2, 0);
         let releaser = {
             let (lanes, block) = (lanes.clone(), block.clone());

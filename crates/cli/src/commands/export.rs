@@ -1,10 +1,8 @@
 //! `export`: the calls, or the blocks, in another format.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
@@ -22,7 +20,7 @@ use heaptape_tape::{Columns, Item, Lent, Tape};
 use super::open;
 use crate::args::{Export, Format, Table};
 use crate::names::Names;
-use crate::output::Named;
+use crate::output::{Named, check_other};
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 
@@ -44,14 +42,6 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Refuses to write over the tape that is being read, under whatever name.
-fn check_other(output: &Path, input: &Path) -> Result<()> {
-    let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
-    let same = identity(output).is_ok_and(|o| identity(input).is_ok_and(|i| i == o));
-    ensure!(!same, "{} is the tape itself and would be overwritten", output.display());
-    Ok(())
 }
 
 fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Terminal) -> Result<()> {
@@ -136,7 +126,7 @@ impl<W: Write + Send> Exporter<'_, W> {
                 self.progress.event();
                 let mut row = Row::of(event, modules);
                 self.names.complete(&mut row.place);
-                let (process, pid) = (process.number.0, process.pid);
+                let (process, pid) = (process.number.0, process.known_pid());
                 self.sheet.row(&CallRecord { process, pid, row: &row })?;
             }
         }
@@ -180,7 +170,7 @@ impl<W: Write + Send> Exporter<'_, W> {
     }
 
     fn block(&mut self, process: &ProcessSummary, block: &Block) -> Result<()> {
-        let (process, pid) = (process.number.0, process.pid);
+        let (process, pid) = (process.number.0, process.known_pid());
         let made = self.place(block.birth.as_ref())?;
         let ended = self.place(block.death.as_ref())?;
         let (made, ended) = (made.as_ref(), ended.as_ref());

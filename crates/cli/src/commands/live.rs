@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Live, terminal: &Terminal) -> Result<ExitCode> {
 }
 
 /// What there is of a process, if the moment lies beyond it.
-fn beyond(at: Moment, tape: &Tape, process: &ProcessSummary) -> Result<Option<String>> {
+pub(super) fn beyond(at: Moment, tape: &Tape, process: &ProcessSummary) -> Result<Option<String>> {
     Ok(match at {
         Moment::Index(index) if index >= process.events => {
             let events = text::counted(process.events, "event", "events");

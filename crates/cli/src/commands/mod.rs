@@ -2,13 +2,16 @@
 
 mod capture_path;
 mod completions;
+mod diff;
 mod doctor;
 mod events;
 mod export;
 mod info;
+mod leaks;
 mod live;
 mod man;
 mod open;
+mod plot;
 mod record;
 mod report;
 
@@ -27,6 +30,8 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Report(args) => report::run(&args, terminal),
         Command::Events(args) => events::run(args, terminal),
         Command::Live(args) => live::run(&args, terminal),
+        Command::Leaks(args) => leaks::run(&args, terminal),
+        Command::Diff(args) => diff::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::CapturePath(_) => capture_path::run(terminal),

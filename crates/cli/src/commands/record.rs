@@ -11,7 +11,7 @@ use heaptape_collect::{
 };
 use heaptape_proc::{job, launcher};
 use heaptape_report::size::Size;
-use heaptape_report::text::plain;
+use heaptape_report::text::{early_end, plain};
 use heaptape_tape::Ended;
 
 use crate::args;
@@ -132,25 +132,6 @@ fn with_rank(path: PathBuf) -> Result<PathBuf> {
 /// How a tape says that processes went on, which is no fault.
 const WENT_ON: &str = "processes-went-on";
 
-/// Why a tape ends early, in words.
-fn reason(ended: &Ended) -> String {
-    match ended {
-        Ended::MaxSize => "it reached the size that --max-size allows".into(),
-        Ended::DiskFull => "there is no space left for it".into(),
-        Ended::Other(why) if why == "heaptape-stood-still" => {
-            "heaptape was stopped, or too busy, for more than 2 s, and the command went on without it".into()
-        }
-        Ended::Other(why) if why == "no-chunks-left" => {
-            "it has more threads at once than heaptape can record".into()
-        }
-        Ended::Other(why) if why == WENT_ON => {
-            "other processes of it went on when the command had ended".into()
-        }
-        Ended::Other(why) if why == "shared-memory-full" => "/dev/shm is full".into(),
-        Ended::Other(why) => why.clone(),
-    }
-}
-
 /// The command's own status; 128 + n when signal n ended it.
 fn exit_code(exit: Exit) -> ExitCode {
     let code = exit.code.or(exit.signal.map(|signal| 128 + signal));
@@ -172,7 +153,7 @@ impl Teller {
         let went_on = |ended: &Ended| matches!(ended, Ended::Other(why) if why == WENT_ON);
         if let Some(ended) = outcome.ended.as_ref().filter(|ended| !(self.quiet && went_on(ended)))
         {
-            self.error(&format!("the tape ends before the job did: {}", reason(ended)));
+            self.error(&format!("the tape ends before the job did: {}", early_end(ended)));
         }
         if self.quiet {
             return;

@@ -1,9 +1,10 @@
 //! `report`: what a tape tells, from what stands out to the tables it stands on.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use heaptape_analyze::account::Account;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::overview::Overview;
@@ -13,7 +14,7 @@ use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::{document, json, text};
 
-use super::open;
+use super::{open, plot};
 use crate::args::Report;
 use crate::names::Names;
 use crate::terminal::Terminal;
@@ -21,10 +22,20 @@ use crate::terminal::Terminal;
 /// The width of plots where the output has none of its own, and the largest.
 const PLOT_WIDTH: (u16, u16) = (100, 160);
 
-/// Reads all events of the chosen processes and prints what they come to.
+/// Reads all events of the chosen processes and prints, or draws, what they come to.
 pub(crate) fn run(args: &Report, terminal: &Terminal) -> Result<ExitCode> {
-    let tape = open::tape(&args.file, terminal)?;
-    let name = args.file.display().to_string();
+    if let Some(out) = &args.plot.plot {
+        return plot::run(&args.files, args.process, out, &args.plot, terminal);
+    }
+    let [file] = args.files.as_slice() else {
+        bail!("a report is about one tape; --plot OUT.svg draws several into one picture");
+    };
+    print(file, args, terminal)
+}
+
+fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
+    let tape = open::tape(file, terminal)?;
+    let name = file.display().to_string();
     let overview = Overview::of(&tape, args.process, false).with_context(|| name.clone())?;
     let chosen: Vec<&ProcessSummary> = overview.members.iter().map(|m| &m.process).collect();
     let mut callers = Callers::new(&tape);

@@ -223,8 +223,16 @@ fn consistent(process: &Value, all: &All, found: &mut Vec<String>) {
 fn match_lines(processes: &[Value], seen: &[Seen], truth: &[Line], found: &mut Vec<String>) {
     let mut taken = vec![false; processes.len()];
     for line in truth.iter().filter(|l| l.events() > 0) {
+        let is_free = |i: &usize| !taken[*i] && seen[*i].own.events() > 0;
+        // One that was gone before it was found has no number, and is known by what it did.
         let row = (0..processes.len())
-            .find(|&i| !taken[i] && processes[i]["pid"] == line.pid && seen[i].own.events() > 0);
+            .filter(is_free)
+            .find(|&i| processes[i]["pid"] == line.pid)
+            .or_else(|| {
+                let is_unknown = |i: &usize| processes[*i]["pid"].is_null();
+                let unknown = (0..processes.len()).filter(is_free).filter(is_unknown);
+                unknown.into_iter().find(|&i| seen[i].own.mix == line.mix)
+            });
         match row {
             None => found.push(format!("{} {}: not on the tape", line.program, line.pid)),
             Some(i) => {

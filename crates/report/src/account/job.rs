@@ -62,9 +62,9 @@ pub(super) fn processes(figures: &Figures<'_>) -> Vec<Part> {
         if !shown.contains(&p.number) {
             continue;
         }
-        let mut row = vec![p.number.to_string(), p.pid.to_string()];
+        let mut row = vec![p.number.to_string(), text::or_dash(p.known_pid())];
         if ranked {
-            row.push(p.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
+            row.push(text::or_dash(p.rank));
         }
         let inherited = Size(p.inherited_bytes).to_string();
         row.extend([
@@ -134,7 +134,7 @@ pub(super) fn uncovered(figures: &Figures<'_>) -> Vec<Part> {
     let mut rows = Rows::new(&[("pid", Right), ("command", Text), ("why", Text)]);
     let shown = figures.first(uncovered);
     for u in shown {
-        rows.row([u.pid.to_string(), text::command(&u.command), u.why.clone()]);
+        rows.row([text::or_dash(u.known_pid()), text::command(&u.command), u.why.clone()]);
     }
     let mut parts =
         vec![Part::Heading("Not recorded, or only in part".to_owned()), Part::Table(rows)];

@@ -280,10 +280,10 @@ pub(super) fn threads(figures: &Figures<'_>) -> Vec<Part> {
     ]);
     let shown = figures.first(&threads);
     for thread in shown {
-        let pid = account.parts.get(thread.part).map_or(0, |part| part.process.pid);
+        let pid = account.parts.get(thread.part).and_then(|part| part.process.known_pid());
         let deeds = &thread.deeds;
         rows.row([
-            pid.to_string(),
+            text::or_dash(pid),
             thread.number.to_string(),
             Count(deeds.events).to_string(),
             Size(deeds.made.bytes).to_string(),

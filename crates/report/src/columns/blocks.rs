@@ -10,8 +10,8 @@ use super::record;
 pub struct BlockRecord<'a> {
     /// The number of the process.
     pub process: u32,
-    /// Its process id.
-    pub pid: u32,
+    /// Its process id, where it is known.
+    pub pid: Option<u32>,
     /// The block.
     pub block: &'a Block,
     /// Where the call that made it was.
@@ -47,7 +47,7 @@ fn end(end: End) -> &'static str {
 
 record!(BlockRecord, "heaptape.blocks/1", b, {
     process: Small always(b.process), "the number of the process that has the block";
-    pid: Small always(b.pid), "its process id";
+    pid: Small maybe(b.pid), "its process id, as the recorder sees it";
     block: Whole always(b.block.ordinal), "the number of the block among the allocations of the process, from 0; a forked child counts on from its parent's";
     size: Whole always(b.block.size), "the bytes asked for";
     slack: Whole always(b.block.slack), "what the allocator gave on top";

@@ -9,15 +9,15 @@ use super::record;
 pub struct CallRecord<'a> {
     /// The number of the process.
     pub process: u32,
-    /// Its process id.
-    pub pid: u32,
+    /// Its process id, where it is known.
+    pub pid: Option<u32>,
     /// The call.
     pub row: &'a Row,
 }
 
 record!(CallRecord, "heaptape.calls/1", call, {
     process: Small always(call.process), "the number of the process on the tape, from 0";
-    pid: Small always(call.pid), "its process id";
+    pid: Small maybe(call.pid), "its process id, as the recorder sees it";
     index: Whole always(call.row.index), "the number of the event in its process, from 0";
     time_ms: Millis always(call.row.time), "milliseconds since the recording began; the clock is coarse, and may go back a little where threads change";
     thread: Small always(call.row.thread), "the number of the thread in its process, from 0";

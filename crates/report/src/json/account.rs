@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use heaptape_analyze::Call;
 use heaptape_analyze::account::{Account, Held, Part};
 use heaptape_analyze::bins::Traffic;
 use heaptape_analyze::bounds::Bounds;
@@ -10,11 +11,11 @@ use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};
 use heaptape_analyze::survey::{Point, Reallocs};
 use heaptape_analyze::timeline::{Extent, Levels, Timeline};
-use heaptape_analyze::{Call, Uncovered};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
+use super::parts::{CallerName, LoadPart, UncoveredPart};
 use crate::account::Figures;
 
 #[derive(Serialize)]
@@ -44,19 +45,6 @@ struct ReportDocument<'a> {
     threads: Vec<ThreadPart>,
     processes: Vec<ProcessPart<'a>>,
     curves: Curves,
-}
-
-#[derive(Serialize)]
-struct UncoveredPart<'a> {
-    pid: u32,
-    command: &'a [String],
-    why: &'a str,
-}
-
-impl<'a> UncoveredPart<'a> {
-    fn of(u: &'a Uncovered) -> UncoveredPart<'a> {
-        UncoveredPart { pid: u.pid, command: &u.command, why: &u.why }
-    }
 }
 
 /// What stands out: its kind, and its sentence's figures.
@@ -213,18 +201,6 @@ struct GroupPart {
 }
 
 #[derive(Serialize)]
-struct LoadPart {
-    bytes: u64,
-    blocks: u64,
-}
-
-impl LoadPart {
-    fn of(load: Load) -> LoadPart {
-        LoadPart { bytes: load.bytes, blocks: load.blocks }
-    }
-}
-
-#[derive(Serialize)]
 struct DeedsPart {
     made: LoadPart,
     at_peak: LoadPart,
@@ -236,10 +212,10 @@ struct DeedsPart {
 impl DeedsPart {
     fn of(deeds: &Deeds) -> DeedsPart {
         DeedsPart {
-            made: LoadPart::of(deeds.made),
-            at_peak: LoadPart::of(deeds.at_peak),
-            left: LoadPart::of(deeds.left),
-            temporary: LoadPart::of(deeds.temporary),
+            made: LoadPart::from(deeds.made),
+            at_peak: LoadPart::from(deeds.at_peak),
+            left: LoadPart::from(deeds.left),
+            temporary: LoadPart::from(deeds.temporary),
             copied: deeds.copied,
         }
     }
@@ -247,26 +223,17 @@ impl DeedsPart {
 
 #[derive(Serialize)]
 struct SitePart<'a> {
-    caller: String,
-    module: Option<String>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
+    #[serde(flatten)]
+    caller: CallerName<'a>,
     inherited: bool,
     #[serde(flatten)]
     deeds: DeedsPart,
 }
 
 impl<'a> SitePart<'a> {
-    fn of(site: &'a Site, figures: &Figures<'_>) -> SitePart<'a> {
-        let place = match &site.origin {
-            Origin::Caller { place, .. } => place.as_ref(),
-            Origin::Inherited => None,
-        };
+    fn of(site: &'a Site) -> SitePart<'a> {
         SitePart {
-            caller: (figures.name)(&site.origin),
-            module: site.origin.module().map(str::to_owned),
-            offset: place.map(|place| place.offset),
-            function: place.and_then(|place| place.function.as_deref()),
+            caller: CallerName::of_origin(&site.origin),
             inherited: site.origin == Origin::Inherited,
             deeds: DeedsPart::of(&site.deeds),
         }
@@ -301,13 +268,13 @@ impl LivesPart {
         let by_age = lives.by_age.iter().enumerate();
         let age = |(class, load): (usize, &Load)| AgePart {
             least_age: least_age(class),
-            load: LoadPart::of(*load),
+            load: LoadPart::from(*load),
         };
         LivesPart {
-            made: LoadPart::of(lives.all),
-            left: LoadPart::of(lives.left()),
-            temporary: LoadPart::of(lives.temporary),
-            long: LoadPart::of(lives.long),
+            made: LoadPart::from(lives.all),
+            left: LoadPart::from(lives.left()),
+            temporary: LoadPart::from(lives.temporary),
+            long: LoadPart::from(lives.long),
             by_age: by_age.map(age).collect(),
         }
     }
@@ -361,7 +328,7 @@ impl PointPart {
 #[derive(Serialize)]
 struct ProcessPart<'a> {
     number: u32,
-    pid: u32,
+    pid: Option<u32>,
     rank: Option<u32>,
     command: &'a [String],
     events: u64,
@@ -391,7 +358,7 @@ impl<'a> ProcessPart<'a> {
         });
         ProcessPart {
             number: p.number.0,
-            pid: p.pid,
+            pid: p.known_pid(),
             rank: p.rank,
             command: &p.command,
             events: p.events,
@@ -487,7 +454,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
                 .map(|(group, t)| GroupPart { name: group.name(), traffic: TrafficPart::of(t) })
                 .collect(),
             all: TrafficPart::of(account.bins.all()),
-            callers: account.sites.iter().map(|site| SitePart::of(site, figures)).collect(),
+            callers: account.sites.iter().map(SitePart::of).collect(),
             modules: sites::by_module(&account.sites)
                 .into_iter()
                 .map(|(module, deeds)| ModulePart { module, deeds: DeedsPart::of(&deeds) })
@@ -510,9 +477,9 @@ fn threads(account: &Account) -> Vec<ThreadPart> {
         process: number(t.part),
         thread: t.number,
         events: t.deeds.events,
-        made: LoadPart::of(t.deeds.made),
-        left: LoadPart::of(t.deeds.left),
-        freed_of_others: LoadPart::of(t.deeds.freed_of_others),
+        made: LoadPart::from(t.deeds.made),
+        left: LoadPart::from(t.deeds.left),
+        freed_of_others: LoadPart::from(t.deeds.freed_of_others),
     });
     threads.collect()
 }

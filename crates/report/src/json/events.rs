@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use heaptape_analyze::Effect;
 use heaptape_analyze::calls::Row;
+use heaptape_analyze::modules::Module;
 use heaptape_analyze::{Note, ProcessSummary, Release, Sample};
 use serde::Serialize;
 
-use super::ProcessName;
+use super::parts::ProcessName;
 use crate::text;
 
 #[derive(Serialize)]
@@ -41,6 +42,8 @@ struct NotePart<'a> {
     thread: u32,
     args: &'a [u64],
     text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -109,14 +112,20 @@ impl<W: Write> Events<W> {
     }
 
     /// Writes a note that stands before the call with this index.
+    ///
+    /// A module's text is its path (empty for the executable), its build id a field of its own.
     pub fn note(&mut self, before: u64, note: &Note) -> io::Result<()> {
+        let module = Module::of_note(note);
+        let build_id = module.as_ref().and_then(Module::build_id_text);
+        let text = module.map(|module| module.path);
         self.line(&NotePart {
             note: note.kind.name(),
             before,
             time_ms: note.time,
             thread: note.thread,
             args: &note.args,
-            text: String::from_utf8_lossy(&note.text).into_owned(),
+            text: text.unwrap_or_else(|| String::from_utf8_lossy(&note.text).into_owned()),
+            build_id,
         })
     }
 

@@ -6,7 +6,8 @@ use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::bins::{Histogram, Traffic};
 use serde::Serialize;
 
-use super::{ProcessName, document};
+use super::document;
+use super::parts::ProcessName;
 
 #[derive(Serialize)]
 struct HistogramDocument<'a> {

@@ -8,8 +8,8 @@ use heaptape_analyze::modules::Place;
 use heaptape_analyze::{LiveBlock, ProcessSummary};
 use serde::Serialize;
 
-use super::{ProcessName, document};
-use crate::text;
+use super::document;
+use super::parts::{CallerName, ProcessName};
 
 /// What a live set's document begins with.
 #[derive(Clone, Copy, Debug)]
@@ -49,18 +49,14 @@ struct BlockPart<'a> {
     thread: u32,
     time_ms: u64,
     released: bool,
-    caller: Option<String>,
-    module: Option<&'a str>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
+    #[serde(flatten)]
+    caller: CallerName<'a>,
 }
 
 #[derive(Serialize)]
 struct CallerPart<'a> {
-    caller: Option<String>,
-    module: Option<&'a str>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
+    #[serde(flatten)]
+    caller: CallerName<'a>,
     #[serde(flatten)]
     sum: SumPart,
 }
@@ -125,10 +121,7 @@ pub fn blocks(
         thread: b.thread,
         time_ms: b.time,
         released: b.released,
-        caller: (b.caller != 0).then(|| text::caller(place.as_ref(), b.caller)),
-        module: place.as_ref().map(|p| p.module.path.as_str()),
-        offset: place.as_ref().map(|p| p.offset),
-        function: place.as_ref().and_then(|p| p.function.as_deref()),
+        caller: CallerName::of(place.as_ref(), b.caller),
     });
     write(out, head, None, list)
 }
@@ -137,13 +130,7 @@ pub fn blocks(
 pub fn callers(out: &mut impl Write, head: Head<'_>, parts: &[Part<Caller>]) -> io::Result<()> {
     let list = parts.iter().map(|part| {
         let Caller { address, place } = &part.key;
-        CallerPart {
-            caller: (*address != 0).then(|| text::caller(place.as_ref(), *address)),
-            module: place.as_ref().map(|p| p.module.path.as_str()),
-            offset: place.as_ref().map(|p| p.offset),
-            function: place.as_ref().and_then(|p| p.function.as_deref()),
-            sum: SumPart::of(&part.sum),
-        }
+        CallerPart { caller: CallerName::of(place.as_ref(), *address), sum: SumPart::of(&part.sum) }
     });
     write(out, head, Some("caller"), list)
 }

@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
+use super::parts::UncoveredPart;
 
 #[derive(Serialize)]
 struct TapeDocument<'a> {
@@ -33,16 +34,9 @@ struct TapeDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct UncoveredPart<'a> {
-    pid: u32,
-    command: &'a [String],
-    why: &'a str,
-}
-
-#[derive(Serialize)]
 struct ProcessPart<'a> {
     number: u32,
-    pid: u32,
+    pid: Option<u32>,
     parent: Option<u32>,
     parent_number: Option<u32>,
     forked_at: Option<u64>,
@@ -135,9 +129,7 @@ pub fn write(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             host: &s.header.host,
             page_size: s.header.page_size,
             command: &s.header.command,
-            uncovered: uncovered
-                .map(|u| UncoveredPart { pid: u.pid, command: &u.command, why: &u.why })
-                .collect(),
+            uncovered: uncovered.map(UncoveredPart::of).collect(),
             settings: &overview.settings,
             processes: overview.members.iter().map(process).collect(),
         },
@@ -153,7 +145,7 @@ fn process(member: &Member) -> ProcessPart<'_> {
     };
     ProcessPart {
         number: p.number.0,
-        pid: p.pid,
+        pid: p.known_pid(),
         parent: member.parent_pid,
         parent_number: p.parent.map(|n| n.0),
         forked_at: p.forked_at,

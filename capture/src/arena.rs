@@ -1,0 +1,155 @@
+//! What is mapped: the arena, which the processes of the session share, and a region of the process's own.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
+use heaptape_wire::process::{Proof, SLOT_BYTES, THREADS};
+use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Why};
+
+use crate::arch::{self, syscall};
+use crate::slot::ThreadSlot;
+
+/// The private region: one page of state and the thread slots. The kernel wipes it in a child.
+#[repr(C, align(4096))]
+pub struct Private {
+    /// 1 in the process that registered.
+    pub registered: AtomicU32,
+    pub next_thread: AtomicU32,
+    /// What the collector knows this process by where nothing else tells.
+    pub proof: Proof,
+    _pad: [u64; 509],
+    threads: [ThreadSlot; THREADS],
+}
+
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static PRIVATE: AtomicPtr<Private> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The memory that the processes of the session share. Only while recording.
+#[inline(always)]
+pub fn arena() -> Arena {
+    // SAFETY: only called while recording, when the arena is mapped; it is never unmapped.
+    unsafe { Arena::new(ARENA.load(Ordering::Relaxed)) }
+}
+
+/// The private region. Only while recording.
+pub fn private() -> &'static Private {
+    // SAFETY: mapped before the process began to record.
+    unsafe { &*PRIVATE.load(Ordering::Relaxed) }
+}
+
+/// The place of a thread's slot. Only while recording.
+pub fn thread_place(number: usize) -> *mut ThreadSlot {
+    // SAFETY: as above; the place is in the region.
+    unsafe {
+        (&raw mut (*PRIVATE.load(Ordering::Relaxed)).threads)
+            .cast::<ThreadSlot>()
+            .add(number.min(THREADS - 1))
+    }
+}
+
+/// The session clock in milliseconds. Only for threads that have a slot.
+#[inline(always)]
+pub fn clock() -> u32 {
+    arena().session().clock()
+}
+
+/// What is mapped, as start and length. Only while covered.
+pub fn mapped() -> [(usize, usize); 2] {
+    let private = PRIVATE.load(Ordering::Relaxed) as usize;
+    [(arena().base() as usize, ARENA_BYTES), (private, size_of::<Private>())]
+}
+
+/// Parts of the arena in which nothing is offered yet, nor will be within the next moments. Only while
+/// covered.
+pub fn unused() -> [(usize, usize); 2] {
+    /// Offered meanwhile at the most: bytes of process slots, and of chunks.
+    const SOON: (usize, usize) = (256 * SLOT_BYTES, 64 * LARGE_BYTES);
+    let session = arena().session();
+    let word = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
+    let slots = SLOTS_AT + word(&session.slots_ready) * SLOT_BYTES + SOON.0;
+    let smalls = word(&session.small_end).div_ceil(SMALL_PER_EXTENT);
+    let chunks = EXTENTS_AT + word(&session.large_end).max(smalls) * LARGE_BYTES + SOON.1;
+    let base = arena().base() as usize;
+    [
+        (base + slots, EXTENTS_AT.saturating_sub(slots)),
+        (base + chunks, ARENA_BYTES.saturating_sub(chunks)),
+    ]
+}
+
+/// Opens the session's file.
+///
+/// # Safety
+/// As opening that file is.
+pub unsafe fn open(path: &CStr) -> isize {
+    const AT_FDCWD: usize = -100isize as usize;
+    const O_RDWR_CLOEXEC: usize = 0o2000002;
+    // As the loader opens files: a filter that came with the process lets that through.
+    let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
+    // SAFETY: as promised.
+    unsafe { syscall(arch::SYS_OPENAT, open) }
+}
+
+/// Why a system call, which answered so, keeps this process from being recorded.
+fn refused(call: usize, answer: isize) -> Option<Why> {
+    Some(Why::Call { number: call as u32, error: answer.unsigned_abs() as u32 })
+}
+
+/// Maps the session's file. An error without a reason is that of a session that is over, or of another
+/// version.
+pub fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_SHARED: usize = 1;
+    const MADV_DONTDUMP: usize = 16;
+    // SAFETY: opens and maps a file; nothing of the program's is touched, and the descriptor is
+    // closed again.
+    unsafe {
+        let fd = open(path);
+        if fd < 0 {
+            return Err(None);
+        }
+        let base =
+            syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
+        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        if (-4095..0).contains(&base) {
+            return Err(refused(arch::SYS_MMAP, base));
+        }
+        let arena = Arena::new(base as *mut u8);
+        if !arena.session().is_joinable() || arena.session().is_orphaned() {
+            syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
+            return Err(None);
+        }
+        syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
+        ARENA.store(base as *mut u8, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Maps the private region, after the arena, which goes again where this is not possible.
+pub fn map_private() -> Result<(), Option<Why>> {
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
+    const MADV_WIPEONFORK: usize = 18;
+    let bytes = size_of::<Private>();
+    // SAFETY: a new mapping.
+    unsafe {
+        let base = syscall(
+            arch::SYS_MMAP,
+            [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0],
+        );
+        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
+        let arena = ARENA.load(Ordering::Relaxed) as usize;
+        if (-4095..0).contains(&base) {
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MMAP, base));
+        }
+        let wipes = syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]);
+        if wipes != 0 {
+            unmap(base as usize, bytes);
+            unmap(arena, ARENA_BYTES);
+            return Err(refused(arch::SYS_MADVISE, wipes));
+        }
+        PRIVATE.store(base as *mut Private, Ordering::Release);
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! What is never freed: by caller, with its births and how it came to be so much.
+//!
+//! What a process left comes from the tape's reader, how it grew from the survey of its calls, places of callers
+//! from its modules; which callers are suppressed is told by a function that is handed in. One live set is held
+//! at a time.
+//!
+//! Each block counts in the process that made it: what a child inherits is its parent's.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use heaptape_tape::{LiveBlock, ProcessNumber, ProcessSummary, Summary, Tape};
+
+use crate::account::{EIGHTHS, evens};
+use crate::callers::Callers;
+use crate::choice::LastPart;
+use crate::growth::Growth;
+use crate::live::Caller;
+use crate::lives::Load;
+use crate::modules::{Modules, Place};
+use crate::sites::Origin;
+use crate::survey::{self, Moments};
+use crate::{Error, live, moment, overview};
+
+/// How much of the end of a process is ignored unless told otherwise, where it did not end by itself.
+pub const IGNORED: LastPart = LastPart::Permille(100);
+
+/// How a process ended, as far as it matters to what it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// By itself: what was left then is never freed.
+    Exited,
+    /// By a signal.
+    Killed,
+    /// By an exec.
+    Replaced,
+    /// It ended, and nobody knows how.
+    Unknown,
+    /// The tape ends before it.
+    Unfinished,
+}
+
+impl Fate {
+    /// That of a process of this tape.
+    pub fn of(summary: &Summary, process: &ProcessSummary) -> Fate {
+        if overview::is_replaced(summary, process) {
+            return Fate::Replaced;
+        }
+        match (process.signal, process.code, process.ended) {
+            (Some(_), ..) => Fate::Killed,
+            (None, Some(_), _) => Fate::Exited,
+            // A recording that ended early lets go of its processes.
+            (None, None, Some(_)) if summary.ended.is_none() => Fate::Unknown,
+            (None, None, _) => Fate::Unfinished,
+        }
+    }
+}
+
+/// A block that was never freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// The process that made it.
+    pub process: ProcessNumber,
+    /// The index of the event that made it.
+    pub index: u64,
+    /// Milliseconds since the recording began.
+    pub time: u64,
+    /// Its requested size.
+    pub size: u64,
+}
+
+impl Birth {
+    fn of(block: &LiveBlock) -> Birth {
+        let (process, index, time, size) = (block.process, block.birth, block.time, block.size);
+        Birth { process, index, time, size }
+    }
+
+    /// The order of births in a job: by their times, as far as those tell.
+    fn order(&self) -> (u64, ProcessNumber, u64) {
+        (self.time, self.process, self.index)
+    }
+}
+
+/// What one caller made and nobody freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Who.
+    pub caller: Caller,
+    /// How much, without what was born in the ignored part.
+    pub left: Load,
+    /// Of this, what a library made that was unloaded afterwards.
+    pub unloaded: Load,
+    /// All that it made in the same processes.
+    pub made: Load,
+    /// The first of the blocks.
+    pub oldest: Birth,
+    /// The last of them.
+    pub newest: Birth,
+    /// What of this caller lived after each eighth of a process's events, whether or not it was freed later;
+    /// of several processes added up. The last is what is left, with what was born in the ignored part.
+    pub at: [Load; EIGHTHS],
+}
+
+impl Kept {
+    fn begin(caller: Caller, block: &LiveBlock) -> Kept {
+        let birth = Birth::of(block);
+        let (left, unloaded, made) = <(Load, Load, Load)>::default();
+        let at = [Load::default(); EIGHTHS];
+        Kept { caller, left, unloaded, made, oldest: birth, newest: birth, at }
+    }
+
+    fn add(&mut self, block: &LiveBlock) {
+        self.left.add(block.size);
+        let birth = Birth::of(block);
+        self.oldest = std::cmp::min_by_key(self.oldest, birth, Birth::order);
+        self.newest = std::cmp::max_by_key(self.newest, birth, Birth::order);
+    }
+
+    /// How it came to be so much.
+    pub fn growth(&self) -> Growth {
+        Growth::of(&self.at)
+    }
+
+    fn join(&mut self, other: &Kept) {
+        self.left.join(other.left);
+        self.unloaded.join(other.unloaded);
+        self.made.join(other.made);
+        self.oldest = std::cmp::min_by_key(self.oldest, other.oldest, Birth::order);
+        self.newest = std::cmp::max_by_key(self.newest, other.newest, Birth::order);
+        self.at.iter_mut().zip(&other.at).for_each(|(load, other)| load.join(*other));
+        // Which of them names the caller must not depend on the order of a hash map.
+        if other.caller.address < self.caller.address {
+            self.caller = other.caller.clone();
+        }
+    }
+}
+
+/// Sums of what is alive at the end. They add up to all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Never freed, and neither of the following.
+    pub left: Load,
+    /// Born in the ignored part.
+    pub recent: Load,
+    /// Made by suppressed callers, but for what was born in the ignored part.
+    pub suppressed: Load,
+    /// Made by an ancestor before the fork.
+    pub inherited: Load,
+}
+
+impl Sums {
+    fn join(&mut self, other: &Sums) {
+        self.left.join(other.left);
+        self.recent.join(other.recent);
+        self.suppressed.join(other.suppressed);
+        self.inherited.join(other.inherited);
+    }
+}
+
+/// What a process left.
+#[derive(Clone, Debug)]
+pub struct Leaver {
+    /// What the tape's index says.
+    pub process: ProcessSummary,
+    /// How it ended.
+    pub fate: Fate,
+    /// The first index whose blocks are ignored; the number of events if none are.
+    pub ignored_from: u64,
+    /// How much.
+    pub sums: Sums,
+}
+
+/// What processes left.
+#[derive(Clone, Debug, Default)]
+pub struct Leaks {
+    /// The processes, in order of start.
+    pub processes: Vec<Leaver>,
+    /// The sums over them.
+    pub sums: Sums,
+    /// The callers that are not suppressed, the one with most bytes first. What they left adds up to `sums.left`.
+    pub callers: Vec<Kept>,
+}
+
+/// What is left out of account, and who is told of it.
+pub struct Plan<'a> {
+    /// The part at the end of each process whose blocks are work in progress. `None`: nothing where it ended by
+    /// itself, else [`IGNORED`].
+    pub ignored: Option<LastPart>,
+    /// Whether a caller is suppressed; asked once for each caller of a process that left something, and told
+    /// how much.
+    pub suppressed: &'a mut dyn FnMut(&Caller, Load) -> bool,
+    /// Told how many more events have been dealt with.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
+impl Leaks {
+    /// Reads what these processes left.
+    pub fn of(
+        tape: &Tape,
+        chosen: &[&ProcessSummary],
+        callers: &mut Callers<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Leaks, Error> {
+        let mut leaks = Leaks::default();
+        let mut joined = HashMap::new();
+        for process in chosen {
+            let modules = callers.modules(process.number)?;
+            let leaver = leaver(tape, process, modules, plan, &mut joined)?;
+            leaks.sums.join(&leaver.sums);
+            leaks.processes.push(leaver);
+        }
+        leaks.callers = joined.into_values().collect();
+        leaks.callers.sort_by_cached_key(|kept| (Reverse(kept.left), kept.oldest.order()));
+        Ok(leaks)
+    }
+
+    /// Leaves out the callers that do not grow; what is left of them is given back.
+    pub fn retain_growing(&mut self) -> Load {
+        let mut others = Load::default();
+        self.callers.retain(|kept| {
+            let grows = kept.growth().is_growing();
+            if !grows {
+                others.join(kept.left);
+            }
+            grows
+        });
+        others
+    }
+}
+
+/// Callers of several processes: the same place of the same file is one.
+type Joined = HashMap<(Option<String>, u64), Kept>;
+
+fn key(place: Option<&Place>, address: u64) -> (Option<String>, u64) {
+    match place {
+        Some(place) => (Some(place.module.path.clone()), place.offset),
+        None => (None, address),
+    }
+}
+
+fn leaver(
+    tape: &Tape,
+    process: &ProcessSummary,
+    modules: &Modules,
+    plan: &mut Plan<'_>,
+    joined: &mut Joined,
+) -> Result<Leaver, Error> {
+    let fate = Fate::of(tape.summary(), process);
+    let by_default = if fate == Fate::Exited { LastPart::NOTHING } else { IGNORED };
+    let part = plan.ignored.unwrap_or(by_default);
+    let ignored_from = moment::before_last(tape, process, part)?;
+    let mut sums = Sums::default();
+    let blocks = live::after(tape, process.number, process.events)?;
+    let mut own = kept(&blocks, process.number, modules, ignored_from, &mut sums);
+    drop(blocks);
+    own.retain(|_, kept| {
+        let suppressed = (plan.suppressed)(&kept.caller, kept.left);
+        let sum = if suppressed { &mut sums.suppressed } else { &mut sums.left };
+        sum.join(kept.left);
+        !suppressed
+    });
+    if own.is_empty() {
+        // How what is gone came to be asks for no pass over the events.
+        (plan.progress)(process.events);
+    } else {
+        find_moments(tape, process, modules, &mut own, plan.progress)?;
+    }
+    for (key, kept) in own {
+        match joined.entry(key) {
+            Entry::Vacant(new) => {
+                new.insert(kept);
+            }
+            Entry::Occupied(mut known) => known.get_mut().join(&kept),
+        }
+    }
+    Ok(Leaver { process: process.clone(), fate, ignored_from, sums })
+}
+
+/// Adds up by caller what a process made that is alive and was not born in the ignored part.
+fn kept(
+    blocks: &[LiveBlock],
+    process: ProcessNumber,
+    modules: &Modules,
+    ignored_from: u64,
+    sums: &mut Sums,
+) -> Joined {
+    let changes = modules.changes();
+    // First by address and what was loaded then, which needs no path to be looked at for every block.
+    let mut addresses: HashMap<(u64, usize), Kept> = HashMap::new();
+    for block in blocks {
+        if block.process != process {
+            sums.inherited.add(block.size);
+        } else if block.birth >= ignored_from {
+            sums.recent.add(block.size);
+        } else {
+            let passed = changes.partition_point(|&change| change <= block.birth);
+            let kept = addresses.entry((block.caller, passed)).or_insert_with(|| {
+                let place = modules.find(block.caller, block.birth);
+                Kept::begin(Caller { address: block.caller, place }, block)
+            });
+            kept.add(block);
+        }
+    }
+    let mut joined = Joined::new();
+    for (_, mut kept) in addresses {
+        if kept.caller.place.as_ref().is_some_and(|p| modules.is_unloaded(&p.module)) {
+            kept.unloaded = kept.left;
+        }
+        match joined.entry(key(kept.caller.place.as_ref(), kept.caller.address)) {
+            Entry::Vacant(new) => {
+                new.insert(kept);
+            }
+            Entry::Occupied(mut known) => known.get_mut().join(&kept),
+        }
+    }
+    joined
+}
+
+/// Fills in what lived of each caller at the eighths.
+fn find_moments(
+    tape: &Tape,
+    process: &ProcessSummary,
+    modules: &Modules,
+    own: &mut Joined,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Error> {
+    let moments = Moments::Events(evens(&(0..process.events)));
+    let time = process.started..process.started.saturating_add(1);
+    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
+    for site in survey::of(tape, process, modules, &plan, progress)?.sites {
+        let Origin::Caller { address, place } = &site.origin else { continue };
+        let Some(kept) = own.get_mut(&key(place.as_ref(), *address)) else { continue };
+        kept.at.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| load.join(*at));
+        kept.made.join(site.deeds.made);
+    }
+    Ok(())
+}

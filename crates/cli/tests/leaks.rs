@@ -1,0 +1,330 @@
+//! What `leaks` says is never freed is what the program knows it keeps, and its sums agree with those of the tape.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::{library, program};
+use harness::running::{Outcome, run};
+use harness::tape::{info, number};
+use harness::{heaptape, one_sentence, record, scratch};
+use heaptape_tape::{
+    Call, Event, FrameWriter, Header, Note, NoteKind, Origin, ProcessEnd, ProcessNumber,
+    ProcessStart, Writer,
+};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// tests/programs/leaky.c with its plugin, recorded.
+struct Recorded {
+    _folder: TempDir,
+    tape: PathBuf,
+}
+
+fn recorded(how: &str) -> Recorded {
+    let folder = scratch();
+    let tape = folder.path().join("x.tape");
+    let (program, plugin) = (program("leaky"), library("plugin"));
+    let command = [program.as_os_str(), plugin.as_os_str(), OsStr::new(how)];
+    let outcome = run(&mut record(&tape, &[], &command));
+    let expected = if how == "kill" { 128 + 9 } else { 0 };
+    assert_eq!(outcome.code(), expected, "{}", outcome.stderr_text());
+    Recorded { _folder: folder, tape }
+}
+
+fn leaks(tape: &Path, options: &[&str]) -> Outcome {
+    run(heaptape(["leaks", "--top", "0"]).arg(tape).args(options))
+}
+
+fn json(tape: &Path, options: &[&str]) -> Value {
+    let outcome = leaks(tape, &[&["--json"], options].concat());
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let json = outcome.json();
+    assert_eq!(json["schema"], "heaptape.leaks/1");
+    assert_sums_agree(&json, &info(tape));
+    json
+}
+
+/// What is printed, as if in one line.
+fn text(tape: &Path) -> String {
+    let text = String::from_utf8(leaks(tape, &[]).stdout).expect("text");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Each process's sums are all that it left, and the callers add up to what is counted.
+fn assert_sums_agree(leaks: &Value, info: &Value) {
+    let pair = |value: &Value| (number(value, "/bytes"), number(value, "/blocks"));
+    let add = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
+    let mut sums = [(0, 0); 4];
+    for process in leaks["processes"].as_array().expect("processes") {
+        let parts = ["left", "ignored", "suppressed", "inherited"].map(|name| pair(&process[name]));
+        let end = &info["processes"][number(process, "/number") as usize]["end"];
+        let whole = (number(end, "/requested"), number(end, "/blocks"));
+        assert_eq!(parts.into_iter().fold((0, 0), add), whole, "{process}");
+        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum = add(*sum, part));
+    }
+    for (name, sum) in ["left", "ignored", "suppressed", "inherited"].into_iter().zip(sums) {
+        assert_eq!(pair(&leaks[name]), sum, "{name}");
+    }
+    let callers = leaks["callers"].as_array().expect("callers");
+    let in_callers = callers.iter().map(pair).fold((0, 0), add);
+    if leaks["growing_only"] == false {
+        assert_eq!(in_callers, sums[0]);
+    }
+    for caller in callers {
+        let last = pair(&caller["at"][7]);
+        assert!(last >= pair(caller), "at the end there is at least what stays: {caller}");
+    }
+}
+
+/// The caller that left so many blocks of this size.
+fn caller_of(json: &Value, size: u64, blocks: u64) -> Value {
+    let callers = json["callers"].as_array().expect("callers");
+    let is_it = |c: &&Value| {
+        (number(c, "/blocks"), number(c, "/bytes")) == (blocks, blocks * size)
+            && number(c, "/oldest/size") == size
+    };
+    let found: Vec<_> = callers.iter().filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{blocks} blocks of {size}: {json}");
+    found[0].clone()
+}
+
+fn growth(caller: &Value) -> (&str, u64) {
+    (caller["growth"].as_str().expect("a word"), number(caller, "/eighth"))
+}
+
+#[test]
+fn the_planted_leaks_are_found_with_their_sizes_and_their_growth() {
+    let recorded = recorded("");
+    let json = json(&recorded.tape, &[]);
+    assert_eq!(
+        (json["processes"][0]["end"].as_str(), number(&json, "/ignored/blocks")),
+        (Some("exit"), 0)
+    );
+    let list = caller_of(&json, 100, 800);
+    assert_eq!(growth(&list), ("growing", 1));
+    let at: Vec<u64> = (0..8).map(|n| number(&list, &format!("/at/{n}/blocks"))).collect();
+    assert!(at.windows(2).all(|two| (95..=105).contains(&(two[1] - two[0]))), "{at:?}");
+    let start = caller_of(&json, 5000, 10);
+    assert_eq!(growth(&start), ("steady", 1));
+    assert_eq!(number(&start, "/newest/index") - number(&start, "/oldest/index"), 9);
+    let late = caller_of(&json, 3000, 7);
+    assert_eq!(growth(&late), ("late", 8));
+    let events = number(&info(&recorded.tape), "/events");
+    assert!(number(&late, "/oldest/index") > events * 95 / 100);
+    let plugin = caller_of(&json, 640, 3);
+    assert_eq!(growth(&plugin).0, "steady");
+    assert!(plugin["module"].as_str().is_some_and(|path| path.ends_with("/plugin")), "{plugin}");
+    let functions = [&list, &start, &late, &plugin].map(|caller| caller["function"].as_str());
+    let planted = ["growing_list", "at_start", "near_the_end", "plugin_make"];
+    assert_eq!(functions, planted.map(Some));
+    for (caller, unloaded) in [(&list, 0), (&start, 0), (&late, 0), (&plugin, 3)] {
+        assert_eq!(number(caller, "/unloaded/blocks"), unloaded, "{caller}");
+    }
+    // What it frees again is no leak, and there is nothing else but what the loader keeps.
+    let others = number(&json, "/left/bytes") - 80_000 - 50_000 - 21_000 - 1920;
+    assert!(others < 10_000, "{json}");
+    let text = text(&recorded.tape);
+    assert!(text.contains("grows all through the run"), "{text}");
+    assert!(text.contains("library was unloaded afterwards"), "{text}");
+}
+
+#[test]
+fn only_what_grows() {
+    let recorded = recorded("");
+    let json = json(&recorded.tape, &["--growing"]);
+    assert_eq!(number(&json, "/callers_in_all"), 1);
+    caller_of(&json, 100, 800);
+}
+
+#[test]
+fn the_last_part_of_the_run_can_be_left_out() {
+    let recorded = recorded("");
+    let events = number(&info(&recorded.tape), "/events");
+    for part in ["5%", &(events / 20).to_string()] {
+        let json = json(&recorded.tape, &["--ignore-last", part]);
+        let sizes = json["callers"].as_array().expect("callers").iter();
+        let sizes: Vec<u64> = sizes.map(|caller| number(caller, "/oldest/size")).collect();
+        assert!(sizes.contains(&100) && !sizes.contains(&3000), "{part}: {sizes:?}");
+        let from = number(&json, "/processes/0/ignored_from");
+        assert!(from.abs_diff(events - events / 20) <= 1, "{part}");
+        assert!(number(&json, "/ignored/bytes") >= 21_000);
+    }
+    for (part, all) in [("0", true), ("0%", true), ("100%", false), ("1000s", false)] {
+        let json = json(&recorded.tape, &["--ignore-last", part]);
+        let sum = if all { "/ignored/blocks" } else { "/left/blocks" };
+        assert_eq!(number(&json, sum), 0, "{part}");
+    }
+    let outcome = leaks(&recorded.tape, &["--ignore-last", "some"]);
+    assert_eq!(outcome.code(), 2);
+    assert!(outcome.stderr_text().contains("no part of a run"));
+}
+
+#[test]
+fn what_a_child_inherits_is_its_parents() {
+    let recorded = recorded("fork");
+    let json = json(&recorded.tape, &[]);
+    caller_of(&json, 2000, 5);
+    caller_of(&json, 100, 800);
+    let child = &json["processes"][1];
+    assert_eq!((number(child, "/left/blocks"), number(child, "/left/bytes")), (5, 10_000));
+    let parent = &json["processes"][0];
+    assert_eq!(child["inherited"], parent["left"]);
+    let alone = self::json(&recorded.tape, &["--process", "#1"]);
+    assert_eq!(number(&alone, "/callers_in_all"), 1);
+    let text = text(&recorded.tape);
+    assert!(text.contains("they are their parents'"), "{text}");
+}
+
+#[test]
+fn of_a_killed_process_it_is_said_and_its_last_part_is_no_leak() {
+    let recorded = recorded("kill");
+    let json = json(&recorded.tape, &[]);
+    assert_eq!(json["processes"][0]["end"], "signal");
+    let events = number(&info(&recorded.tape), "/events");
+    assert_eq!(number(&json, "/processes/0/ignored_from"), events - events / 10);
+    let text = text(&recorded.tape);
+    assert!(text.contains("was ended by signal 9: what is left is what lived then."), "{text}");
+    assert!(text.contains("last 10 % of the events"), "{text}");
+    caller_of(&self::json(&recorded.tape, &["--ignore-last", "0"]), 3000, 7);
+}
+
+#[test]
+fn suppressions_are_counted_and_the_rest_fails_a_check() {
+    let recorded = recorded("");
+    let file = recorded._folder.path().join("known.supp");
+    let suppressed = |text: &str, options: &[&str]| {
+        fs::write(&file, text).expect("a file");
+        let options = [&["--suppress", file.to_str().expect("UTF-8")], options].concat();
+        (
+            json(&recorded.tape, &options),
+            leaks(&recorded.tape, &[&options[..], &["--check"]].concat()),
+        )
+    };
+    let (json, checked) = suppressed("# known\nleak:/plugin$\nleak:/no/such$\n", &[]);
+    assert_eq!(
+        (number(&json, "/suppressed/blocks"), number(&json, "/suppressed/bytes")),
+        (3, 1920)
+    );
+    let list = &json["suppressions"];
+    assert_eq!((&list[0]["pattern"], &list[0]["callers"]), (&"/plugin$".into(), &1.into()));
+    assert_eq!((number(&list[1], "/line"), number(&list[1], "/callers")), (3, 0));
+    assert_eq!(checked.code(), 1);
+    assert!(one_sentence(&checked).contains("Never freed: "));
+    let verbose = leaks(&recorded.tape, &["--suppress", file.to_str().unwrap(), "--verbose"]);
+    assert!(String::from_utf8_lossy(&verbose.stdout).contains("/no/such$"));
+    let (json, _) = suppressed("leak:^growing_*$\nleak:^at_start$\nleak:^start$\n", &[]);
+    assert_eq!(
+        (number(&json, "/suppressed/blocks"), number(&json, "/suppressed/bytes")),
+        (810, 130_000)
+    );
+    let (json, checked) = suppressed("leak:*\n", &[]);
+    assert_eq!(number(&json, "/left/blocks"), 0);
+    assert_eq!((checked.code(), checked.stderr_text().as_str()), (0, ""));
+    fs::write(&file, "leak:a\nthread:b\n").expect("a file");
+    let wrong = leaks(&recorded.tape, &["--suppress", file.to_str().unwrap()]);
+    assert_eq!(wrong.code(), 1);
+    let sentence = one_sentence(&wrong);
+    assert!(sentence.contains("known.supp") && sentence.contains("Line 2"), "{sentence}");
+}
+
+// ---- tapes that are written here ----
+
+type Written = Writer<FrameWriter<File>>;
+
+fn begin(file: &Path) -> Written {
+    let sink = FrameWriter::new(File::create(file).expect("a file")).expect("a sink");
+    Writer::new(sink, &Header::default()).expect("a writer")
+}
+
+fn start(tape: &mut Written, command: &str) -> ProcessNumber {
+    let (parent, rank, origin) = (None, None, Origin::Exec);
+    let start =
+        ProcessStart { pid: 77, parent, origin, time: 0, rank, command: vec![command.into()] };
+    tape.start_process(&start).expect("a process")
+}
+
+fn malloc(tape: &mut Written, process: ProcessNumber, address: u64, caller: u64) {
+    let (call, thread, time, size, slack, align, old) = (Call::Malloc, 0, 50, 24, 8, 0, 0);
+    let event = Event { call, thread, time, caller, address, size, slack, align, old };
+    tape.event(process, &event).expect("an event");
+}
+
+fn end(mut tape: Written, process: ProcessNumber) {
+    let end = ProcessEnd { time: 1234, code: Some(0), ..ProcessEnd::default() };
+    tape.end_process(process, &end).expect("an end");
+    tape.finish(None).expect("a tape");
+}
+
+#[test]
+fn tapes_of_nothing_and_of_one_call() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    begin(&file).finish(None).expect("a tape");
+    let empty = leaks(&file, &["--check"]);
+    assert_eq!((empty.code(), empty.stderr_text().as_str()), (0, ""));
+    assert!(String::from_utf8_lossy(&empty.stdout).starts_with("Nothing is left."));
+    json(&file, &[]);
+    let mut tape = begin(&file);
+    let process = start(&mut tape, "prog");
+    end(tape, process);
+    assert_eq!(number(&json(&file, &[]), "/left/blocks"), 0);
+    let mut tape = begin(&file);
+    let process = start(&mut tape, "prog");
+    malloc(&mut tape, process, 0x1000, 0);
+    end(tape, process);
+    let one = json(&file, &[]);
+    let caller = caller_of(&one, 24, 1);
+    assert_eq!((&caller["caller"], growth(&caller)), (&Value::Null, ("late", 8)));
+    assert_eq!(caller["oldest"], caller["newest"]);
+}
+
+#[test]
+fn a_cut_tape_says_what_lived_there() {
+    let recorded = recorded("");
+    let whole = fs::read(&recorded.tape).expect("a tape");
+    let file = recorded._folder.path().join("cut.tape");
+    for length in [whole.len() / 2, whole.len() - 1] {
+        fs::write(&file, &whole[..length]).expect("a file");
+        let outcome = leaks(&file, &["--json"]);
+        assert_eq!(outcome.code(), 0);
+        assert!(one_sentence(&outcome).contains("incomplete"));
+        assert_eq!(outcome.json()["complete"], false);
+        assert_sums_agree(&outcome.json(), &info(&file));
+    }
+}
+
+#[test]
+fn names_do_no_harm_to_a_terminal() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let long = "n".repeat(10_000);
+    let mut tape = begin(&file);
+    let process = start(&mut tape, &format!("p\u{1b}[2J\n{long}"));
+    for (start, path) in
+        [(0x10_000, b"/a/\x1b[2J\n\xff.so".to_vec()), (0x20_000, format!("/b/{long}").into_bytes())]
+    {
+        let text = [vec![0; 21], path].concat();
+        let args = vec![start, start, start + 0x1000];
+        let kind = NoteKind::Module;
+        let note = Note { thread: 0, time: 0, caller: 0, kind, args, text };
+        tape.note(process, &note).expect("a note");
+    }
+    malloc(&mut tape, process, 0x1000, 0x20_010);
+    malloc(&mut tape, process, 0x2000, 0x10_010);
+    end(tape, process);
+    let strange = folder.path().join("s\u{1b}.tape");
+    fs::rename(&file, &strange).expect("a name");
+    let at = |moment: &str| format!("{}@{moment}", strange.display());
+    let callers = run(heaptape(["leaks"]).arg(&strange));
+    let between = run(heaptape(["diff"]).arg(at("0")).arg(at("end")));
+    let modules = run(heaptape(["diff", "--by", "module"]).arg(at("0")).arg(at("end")));
+    for outcome in [callers, between, modules] {
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let text = String::from_utf8(outcome.stdout).expect("text");
+        assert!(text.contains("\\u{1b}[2J\\n\u{fffd}.so"), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+    }
+}

@@ -143,3 +143,33 @@ fn io_error(error: ParquetError) -> io::Error {
         other => io::Error::other(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::CallRecord;
+
+    /// Takes so many bytes, and then nobody reads any more.
+    struct Closing(usize);
+
+    impl Write for Closing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            if taken == 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            if self.0 == 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn a_broken_pipe_is_known_as_one_wherever_it_breaks() {
+        for bytes in [0, 2, 4, 10, 500] {
+            let file = Parquet::new(Closing(bytes), &CallRecord::TABLE, &Header::default());
+            let kind = file.and_then(Parquet::finish).map_err(|e| e.kind());
+            assert_eq!(kind, Err(io::ErrorKind::BrokenPipe), "after {bytes} bytes");
+        }
+    }
+}

@@ -69,6 +69,7 @@ fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Termina
     Ok(exporter.sheet.finish()?)
 }
 
+#[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // only Parquet says what tape it is of
 fn sheet<W: Write + Send>(
     tape: &Tape,
     format: Format,

@@ -223,6 +223,26 @@ fn a_cut_tape_is_exported_as_far_as_it_goes() {
     assert!(readable > 0);
 }
 
+#[test]
+fn a_damaged_tape_gives_blocks_or_one_sentence() {
+    let folder = scratch();
+    let whole = fs::read(recorded(folder.path(), "children64")).expect("a tape");
+    let file = folder.path().join("damaged.tape");
+    let mut refused = 0;
+    for part in 1..20 {
+        let mut copy = whole.clone();
+        copy[whole.len() * part / 20] ^= 0x55;
+        fs::write(&file, &copy).expect("a tape");
+        for format in formats() {
+            let outcome = export(&file, "blocks", format, &[]);
+            assert!(matches!(outcome.code(), 0 | 1), "{part}: {}", outcome.stderr_text());
+            assert!(!outcome.stderr_text().contains("panicked"), "{part}");
+            refused += outcome.code();
+        }
+    }
+    assert!(refused > 0, "no damage was noticed");
+}
+
 /// A tape that is written by hand.
 struct Hand {
     tape: Writer<FrameWriter<File>>,

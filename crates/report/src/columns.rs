@@ -1,7 +1,7 @@
 //! The tables of an export: the name, type and meaning of every column, once.
 //!
 //! A [`Record`] is one row; it gives its cells in the order of its table's columns, whatever the format. So
-//! [`csv`](crate::csv) and [`parquet`](crate::parquet) cannot differ, and a test holds the user guide against the same
+//! CSV and Parquet cannot differ, and a test holds the user guide against the same
 //! list. Nothing is written here.
 
 mod blocks;

@@ -105,7 +105,7 @@ fn the_second_look_has_every_predecessor_of_the_first() {
         let lanes = Arc::new([ChunkHeader::default(), ChunkHeader::default()]);
         let block = Arc::new(AtomicU64::new(0));
         lanes[0].open(1, 0, 0);
-        lanes[1].open(2, 0);
+        lanes[1].open(2, 0, 0);
         let releaser = {
             let (lanes, block) = (lanes.clone(), block.clone());
             thread::spawn(move || {

@@ -48,6 +48,9 @@ pub enum Error {
         /// What it says.
         text: String,
     },
+    /// A suppression file is no text.
+    #[error("It is a binary file, and no list of suppressions.")]
+    NoSuppressions,
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

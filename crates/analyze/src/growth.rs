@@ -4,6 +4,19 @@
 
 use crate::account::EIGHTHS;
 use crate::lives::Load;
+use crate::timeline::Axis;
+
+/// A process that lived for less is looked at by its calls: its clock moves about every 4 ms, and an eighth of this
+/// is eight such steps.
+const TIMED: u64 = 256;
+
+/// The axis that the even moments lie on, for what took so many milliseconds. Growth is a matter of time: a program
+/// that makes most of its calls as it starts, and then a few that leak for days, would show all of the leak in the last eighth
+/// of its calls, and one that fills a table at once and then waits would be seen to fill it all through them. What is
+/// over sooner than the coarse clock can tell is looked at by its calls.
+pub fn axis_of(duration_ms: u64) -> Axis {
+    if duration_ms >= TIMED { Axis::Time } else { Axis::Index }
+}
 
 /// What became of a sum of live bytes from eighth to eighth of the run. Moments are counted from 1, the end is 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +135,15 @@ mod tests {
             ([0; 8], Growth::Late),
         ] {
             assert_eq!(of(bytes), growth, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_clock_can_tell_is_looked_at_over_time() {
+        for (duration, axis) in
+            [(0, Axis::Index), (255, Axis::Index), (256, Axis::Time), (u64::MAX, Axis::Time)]
+        {
+            assert_eq!(axis_of(duration), axis, "{duration}");
         }
     }
 

@@ -15,12 +15,13 @@ use heaptape_tape::{LiveBlock, ProcessNumber, ProcessSummary, Summary, Tape};
 use crate::account::{EIGHTHS, evens};
 use crate::callers::Callers;
 use crate::choice::LastPart;
-use crate::growth::Growth;
+use crate::growth::{Growth, axis_of};
 use crate::live::Caller;
 use crate::lives::Load;
 use crate::modules::{Modules, Place};
 use crate::sites::Origin;
 use crate::survey::{self, Moments};
+use crate::timeline::Axis;
 use crate::{Error, live, moment, overview};
 
 /// How much of the end of a process is ignored unless told otherwise, where it did not end by itself.
@@ -82,6 +83,42 @@ impl Birth {
     }
 }
 
+/// How what one caller left in one process came to be so much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// The process.
+    pub process: ProcessNumber,
+    /// What it left of this caller, without what was born in the ignored part.
+    pub left: Load,
+    /// Whether the moments are even in time or in calls.
+    pub axis: Axis,
+    /// What lived at each eighth, whether or not it was freed later. The last is what is left, with what was born in
+    /// the ignored part.
+    pub at: [Load; EIGHTHS],
+}
+
+impl Course {
+    /// Of a process about whose moments nothing is known yet.
+    fn begin(process: ProcessNumber) -> Course {
+        let (left, at) = <(Load, [Load; EIGHTHS])>::default();
+        Course { process, left, axis: Axis::Index, at }
+    }
+
+    /// What was born in the ignored part, and is among what lived at the end.
+    pub fn recent(&self) -> Load {
+        let end = self.at[EIGHTHS - 1];
+        Load {
+            bytes: end.bytes.saturating_sub(self.left.bytes),
+            blocks: end.blocks.saturating_sub(self.left.blocks),
+        }
+    }
+
+    /// The order of processes by how much they left; of equals the first one is the most.
+    fn order(&self) -> (Load, Reverse<ProcessNumber>) {
+        (self.left, Reverse(self.process))
+    }
+}
+
 /// What one caller made and nobody freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -97,17 +134,17 @@ pub struct Kept {
     pub oldest: Birth,
     /// The last of them.
     pub newest: Birth,
-    /// What of this caller lived after each eighth of a process's events, whether or not it was freed later;
-    /// of several processes added up. The last is what is left, with what was born in the ignored part.
-    pub at: [Load; EIGHTHS],
+    /// How it went in the process that left most of it. Growth is a matter of one process: of several, one after the
+    /// other, the sum would always rise.
+    pub course: Course,
 }
 
 impl Kept {
     fn begin(caller: Caller, block: &LiveBlock) -> Kept {
         let birth = Birth::of(block);
         let (left, unloaded, made) = <(Load, Load, Load)>::default();
-        let at = [Load::default(); EIGHTHS];
-        Kept { caller, left, unloaded, made, oldest: birth, newest: birth, at }
+        let course = Course::begin(block.process);
+        Kept { caller, left, unloaded, made, oldest: birth, newest: birth, course }
     }
 
     fn add(&mut self, block: &LiveBlock) {
@@ -119,7 +156,7 @@ impl Kept {
 
     /// How it came to be so much.
     pub fn growth(&self) -> Growth {
-        Growth::of(&self.at)
+        Growth::of(&self.course.at)
     }
 
     fn join(&mut self, other: &Kept) {
@@ -128,7 +165,9 @@ impl Kept {
         self.made.join(other.made);
         self.oldest = std::cmp::min_by_key(self.oldest, other.oldest, Birth::order);
         self.newest = std::cmp::max_by_key(self.newest, other.newest, Birth::order);
-        self.at.iter_mut().zip(&other.at).for_each(|(load, other)| load.join(*other));
+        if other.course.order() > self.course.order() {
+            self.course = other.course.clone();
+        }
         // Which of them names the caller must not depend on the order of a hash map.
         if other.caller.address < self.caller.address {
             self.caller = other.caller.clone();
@@ -325,13 +364,25 @@ fn find_moments(
     own: &mut Joined,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
-    let moments = Moments::Events(evens(&(0..process.events)));
+    let life = process.started..moment::last_time(tape, process)?.max(process.started);
+    let axis = axis_of(life.end - life.start);
+    let moments = match axis {
+        Axis::Index => Moments::Events(evens(&(0..process.events))),
+        Axis::Time => Moments::Millis(evens(&life)),
+    };
+    for kept in own.values_mut() {
+        kept.course = Course { left: kept.left, axis, ..Course::begin(process.number) };
+    }
     let time = process.started..process.started.saturating_add(1);
     let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
     for site in survey::of(tape, process, modules, &plan, progress)?.sites {
         let Origin::Caller { address, place } = &site.origin else { continue };
         let Some(kept) = own.get_mut(&key(place.as_ref(), *address)) else { continue };
-        kept.at.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| load.join(*at));
+        let [before @ .., end] = &mut kept.course.at;
+        before.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| load.join(*at));
+        // At the end of its time a process is gone with its heap, and the two clocks do not agree to the last
+        // millisecond: the last moment is after the last event, whenever that was.
+        end.join(site.deeds.left);
         kept.made.join(site.deeds.made);
     }
     Ok(())

@@ -1,11 +1,14 @@
 //! Suppressions in the form of LeakSanitizer's files: callers whose blocks somebody knows of.
 //!
-//! A line is `leak:PATTERN`; blanks around it, empty lines, and lines that begin with `#` mean nothing. A pattern
+//! A line is `leak:PATTERN`; blanks around it and around the pattern, empty lines, and lines that begin with `#` mean nothing. A pattern
 //! matches a text that holds it; `*` stands for anything, `^` at the beginning for the text's beginning, `$` at the
 //! end for its end. Which texts a caller has is told by who asks.
 
 use crate::Error;
 use crate::lives::Load;
+
+/// So many characters of a line are repeated that is no suppression.
+const ECHO: usize = 60;
 
 /// A line of a file, and what it matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +50,18 @@ pub struct Suppressions {
 impl Suppressions {
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Suppressions, Error> {
+        if text.contains('\0') {
+            return Err(Error::NoSuppressions);
+        }
         let mut list = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let pattern = text.strip_prefix("leak:").filter(|pattern| !pattern.is_empty());
-            let pattern =
-                pattern.ok_or_else(|| Error::Suppression { line, text: text.to_owned() })?;
+            let pattern = text.strip_prefix("leak:").map(str::trim_start);
+            let pattern = pattern.filter(|pattern| !pattern.is_empty());
+            let pattern = pattern.ok_or_else(|| Error::Suppression { line, text: echo(text) })?;
             let pattern = pattern.to_owned();
             list.push(Suppression { pattern, line, matched: Load::default(), callers: 0 });
         }
@@ -76,6 +82,19 @@ impl Suppressions {
     pub fn iter(&self) -> impl Iterator<Item = &Suppression> {
         self.list.iter()
     }
+}
+
+/// The beginning of a line, fit to stand in a sentence.
+fn echo(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut echo = String::new();
+    for c in chars.by_ref().take(ECHO) {
+        if c.is_control() { echo.extend(c.escape_default()) } else { echo.push(c) }
+    }
+    if chars.next().is_some() {
+        echo.push('…');
+    }
+    echo
 }
 
 /// Whether a pattern matches a text. No pattern matches the empty text.
@@ -168,5 +187,21 @@ mod tests {
             assert!(error.starts_with(&format!("Line {line} is no suppression")), "{error}");
         }
         assert_eq!(Suppressions::parse("").unwrap().iter().count(), 0);
+    }
+
+    #[test]
+    fn blanks_around_a_pattern_are_none_of_it() {
+        let file = Suppressions::parse("leak: a b\t\n \tleak:\t ^c$ \r\nleak:d").unwrap();
+        assert_eq!(file.iter().map(Suppression::pattern).collect::<Vec<_>>(), ["a b", "^c$", "d"]);
+    }
+
+    #[test]
+    fn no_more_of_a_wrong_line_is_told_than_is_read() {
+        let error = |text: &str| Suppressions::parse(text).unwrap_err().to_string();
+        let long = error(&format!("\u{1b}[2J{}", "ä".repeat(100_000)));
+        assert!(long.contains("\\u{1b}[2Jää") && long.contains("ä…'"), "{long}");
+        assert!(long.chars().count() < 200 && !long.chars().any(char::is_control), "{long}");
+        assert!(error("leak:a\n\u{7f}ELF\0\0").contains("binary"));
+        assert!(!error(&"x".repeat(ECHO)).contains('…'));
     }
 }

@@ -335,12 +335,12 @@ pub(crate) enum By {
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape leaks server.tape --growing", "who keeps more and more"),
-    ("heaptape leaks test.tape --suppress known.supp --check", "for a script: status 1 if anything else is left"),
+    ("heaptape leaks test.tape --suppress known.supp --check", "for a script: status 3 if anything else is left"),
 ]))]
 pub(crate) struct Leaks {
-    /// The tape
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    /// The tape, or several, one after the other
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
     /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
@@ -350,7 +350,7 @@ pub(crate) struct Leaks {
     /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the function, the module's path or the caller as it is printed
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) suppress: Option<PathBuf>,
-    /// Only callers that grow all the time
+    /// Only callers that grow all the time: in the process that left most of theirs, over its time, or over its calls where it lived for less than 256 ms
     #[arg(long)]
     pub(crate) growing: bool,
     /// Print only the N callers with most bytes; 0 prints all
@@ -359,10 +359,10 @@ pub(crate) struct Leaks {
     /// Also print how often each pattern of the suppression file matched
     #[arg(long)]
     pub(crate) verbose: bool,
-    /// Exit with status 1 if anything is left that is counted
+    /// Exit with status 3 if anything is left that is counted, if a tape is incomplete, or if there is no event to be judged; with 1 if something went wrong
     #[arg(long)]
     pub(crate) check: bool,
-    /// Print JSON (heaptape.leaks/1)
+    /// Print JSON (heaptape.leaks/1); of several tapes one document after the other
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

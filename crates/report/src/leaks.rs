@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use heaptape_analyze::Summary;
 use heaptape_analyze::choice::LastPart;
 use heaptape_analyze::growth::Growth;
-use heaptape_analyze::leaks::{Birth, Fate, IGNORED, Kept, Leaks, Leaver};
+use heaptape_analyze::leaks::{Birth, Course, Fate, IGNORED, Kept, Leaks, Leaver};
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::suppressions::Suppressions;
+use heaptape_analyze::timeline::Axis;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
@@ -160,6 +161,7 @@ fn ignored(found: Found<'_>) -> Option<String> {
                 "Counted to the last event, as {who} (--ignore-last 10% stops earlier)."
             ));
         }
+        _ if found.leaks.sums.recent.blocks == 0 => return None,
         _ => {}
     }
     let part = match found.ignored.unwrap_or(IGNORED) {
@@ -268,12 +270,7 @@ fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> 
     let (caller, room) = (&kept.caller, live::room(style, head.len()));
     let name = text::short_caller(caller.place.as_ref(), caller.address, room);
     writeln!(out, "{head}{}", text::plain(&name))?;
-    let levels: Vec<Option<u64>> = kept.at.iter().map(|load| Some(load.bytes)).collect();
-    let mut line = format!("{}  {}", spark::line(&levels), growth(kept.growth()));
-    if !matches!(kept.growth(), Growth::Steady(_)) {
-        let sizes: Vec<String> = kept.at.iter().map(|load| Size(load.bytes).to_string()).collect();
-        line.push_str(&format!(": {}", sizes.join(", ")));
-    }
+    let line = course(kept, &found.leaks.processes);
     let mut lines = vec![line, format!("{}; {}", births(kept, several), of_all_made(kept))];
     if kept.unloaded.blocks > 0 {
         let library = kept.caller.place.as_ref().map_or("", |place| place.module.path.as_str());
@@ -285,6 +282,36 @@ fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> 
         lines.push(format!("{which} library was unloaded afterwards: {library}"));
     }
     lines.iter().try_for_each(|line| document::wrap(out, line, "    ", style))
+}
+
+/// How it came to be so much: the plot, what it shows, and what it is about where that is not the figure above it.
+fn course(kept: &Kept, processes: &[Leaver]) -> String {
+    let (course, growth) = (&kept.course, kept.growth());
+    let levels: Vec<Option<u64>> = course.at.iter().map(|load| Some(load.bytes)).collect();
+    let mut line = format!("{}  {}", spark::line(&levels), self::growth(growth, course.axis));
+    line.push_str(&whose(course, kept, processes));
+    let recent = course.recent();
+    if recent.blocks > 0 {
+        line.push_str(&format!(", with {} that are work in progress", amount(recent)));
+    }
+    if !matches!(growth, Growth::Steady(_)) {
+        let sizes: Vec<String> =
+            course.at.iter().map(|load| Size(load.bytes).to_string()).collect();
+        line.push_str(&format!(": {}", sizes.join(", ")));
+    }
+    line
+}
+
+/// The process that the plot is about, where there are several.
+fn whose(course: &Course, kept: &Kept, processes: &[Leaver]) -> String {
+    let all = processes.iter();
+    let leaver = all.map(|leaver| &leaver.process).find(|p| p.number == course.process);
+    let Some(process) = leaver.filter(|_| processes.len() > 1) else { return String::new() };
+    let of_it = match course.left {
+        all if all == kept.left => "all".to_owned(),
+        part => Size(part.bytes).to_string(),
+    };
+    format!(" in process {} (#{}), which left {of_it} of it", text::pid(process), process.number)
 }
 
 /// When the blocks were born that stay, and their sizes.
@@ -310,22 +337,26 @@ fn of_all_made(kept: &Kept) -> String {
     }
 }
 
-/// In words. Moments are eighths of a process's events.
-fn growth(growth: Growth) -> String {
+/// In words. Moments are eighths of a process's time, or of its calls.
+fn growth(growth: Growth, axis: Axis) -> String {
+    let whole = match axis {
+        Axis::Index => "the calls",
+        Axis::Time => "the run",
+    };
     let eighth = |n: usize| match n {
-        2 | 6 => format!("{}/4 of the run", n / 2),
-        4 => "half of the run".to_owned(),
-        n => format!("{n}/8 of the run"),
+        2 | 6 => format!("{}/4 of {whole}", n / 2),
+        4 => format!("half of {whole}"),
+        n => format!("{n}/8 of {whole}"),
     };
     match growth {
-        Growth::Growing(1) => "grows all through the run".to_owned(),
+        Growth::Growing(1) => format!("grows all through {whole}"),
         Growth::Growing(n) => format!("grows since {}", eighth(n)),
         Growth::Slowing(1) => "rises ever more slowly".to_owned(),
         Growth::Slowing(n) => format!("rises ever more slowly since {}", eighth(n)),
         Growth::Steady(1) => "steady since the beginning".to_owned(),
         Growth::Steady(n) => format!("steady since {}", eighth(n)),
         Growth::Until(n) => format!("grew until {}", eighth(n)),
-        Growth::Late => "grew in the last eighth of the run".to_owned(),
+        Growth::Late => format!("grew in the last eighth of {whole}"),
         Growth::Highest(n) => format!("highest at {}", eighth(n)),
     }
 }

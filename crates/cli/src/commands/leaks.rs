@@ -1,11 +1,11 @@
-//! `leaks`: what is never freed.
+//! `leaks`: what is never freed, on a tape or on each of several.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::leaks::{self, Plan};
 use heaptape_analyze::live::Caller;
@@ -20,15 +20,64 @@ use crate::args::Leaks;
 use crate::names::Names;
 use crate::terminal::Terminal;
 
-/// Prints what is left. With `--check` anything that is left is a failure.
+/// The exit status of a check that is not passed; 1 is for what went wrong, as everywhere.
+const NOT_PASSED: u8 = 3;
+
+/// Prints what is left. With `--check` anything that is left is a failure, and so is a tape that can't tell. A tape
+/// that can't be read keeps no other from being shown.
 pub(crate) fn run(args: &Leaks, terminal: &Terminal) -> Result<ExitCode> {
-    let mut suppressions = args.suppress.as_deref().map(suppressions).transpose()?;
-    let tape = open::tape(&args.file, terminal)?;
-    let name = || args.file.display().to_string();
-    let (leaks, others) = find(args, &tape, &mut suppressions, terminal).with_context(name)?;
-    let tape_name = name();
+    let suppressions = args.suppress.as_deref().map(suppressions).transpose()?;
+    let (mut wrong, mut not_passed) = (false, false);
+    for (n, file) in args.files.iter().enumerate() {
+        if args.files.len() > 1 && !args.json {
+            title(file, n == 0, terminal)?;
+        }
+        match one(file, args, suppressions.clone(), terminal) {
+            Ok(None) => {}
+            Ok(Some(why)) => {
+                not_passed = true;
+                terminal.error(&format!("{}: {why}", file.display()));
+            }
+            Err(error) if args.files.len() == 1 => return Err(error),
+            Err(error) => {
+                wrong = true;
+                terminal.error(&format!("{error:#}"));
+            }
+        }
+    }
+    Ok(match (wrong, not_passed) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(NOT_PASSED),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// Which of several tapes the following is about.
+fn title(file: &Path, is_first: bool, terminal: &Terminal) -> io::Result<()> {
+    let mut out = terminal.out();
+    if !is_first {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", text::plain(&file.display().to_string()))?;
+    out.flush()
+}
+
+/// Prints what is left on one tape; tells why it does not pass the check, where there is to be one.
+fn one(
+    file: &Path,
+    args: &Leaks,
+    mut suppressions: Option<Suppressions>,
+    terminal: &Terminal,
+) -> Result<Option<String>> {
+    let (tape, incomplete) = open::judged(file)?;
+    let name = file.display().to_string();
+    if let Some(why) = incomplete.as_ref().filter(|_| !args.check) {
+        terminal.say(&format!("{name} is incomplete: {why}."));
+    }
+    let found = find(args, &tape, &mut suppressions, terminal);
+    let (leaks, others) = found.with_context(|| name.clone())?;
     let found = Found {
-        tape: &tape_name,
+        tape: &name,
         summary: tape.summary(),
         leaks: &leaks,
         ignored: args.ignore_last,
@@ -36,17 +85,35 @@ pub(crate) fn run(args: &Leaks, terminal: &Terminal) -> Result<ExitCode> {
         others,
         top: args.top,
     };
+    let fault = if args.check { fault(found, incomplete) } else { None };
+    match print(found, args, terminal) {
+        // Who reads the beginning only has not made the check pass.
+        Err(why) if why.kind() == ErrorKind::BrokenPipe && fault.is_some() => {}
+        printed => printed?,
+    }
+    Ok(fault)
+}
+
+fn print(found: Found<'_>, args: &Leaks, terminal: &Terminal) -> io::Result<()> {
     let mut out = terminal.out();
     if args.json {
         json::leaks::write(&mut out, found)?;
     } else {
         report::write(&mut out, found, terminal.style(), args.verbose)?;
     }
-    out.flush()?;
-    if args.check && found.wanted().blocks > 0 {
-        bail!("{}: {}", name(), found.sentence());
+    out.flush()
+}
+
+/// Why this does not pass a check.
+fn fault(found: Found<'_>, incomplete: Option<String>) -> Option<String> {
+    let leaks = found.leaks;
+    if let Some(why) = incomplete {
+        return Some(format!("The tape is incomplete and passes no check: {why}."));
     }
-    Ok(ExitCode::SUCCESS)
+    if leaks.processes.iter().all(|leaver| leaver.process.events == 0) {
+        return Some("There is no event to be judged, which passes no check.".to_owned());
+    }
+    (found.wanted().blocks > 0).then(|| found.sentence())
 }
 
 /// What is left, and how much of it is of callers that were not wanted as they do not grow.

@@ -16,6 +16,15 @@ const ENDING: Duration = Duration::from_secs(1);
 
 /// Opens a tape. An incomplete one is good to read, but it is said.
 pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
+    let (tape, incomplete) = judged(path)?;
+    if let Some(why) = incomplete {
+        terminal.say(&format!("{} is incomplete: {why}.", path.display()));
+    }
+    Ok(tape)
+}
+
+/// Opens a tape, and tells why it is incomplete if it is.
+pub(crate) fn judged(path: &Path) -> Result<(Tape, Option<String>)> {
     let name = path.display();
     // Before it is opened: opening a pipe would wait for a writer.
     let regular = fs::metadata(path).map_or(true, |found| found.is_file());
@@ -29,14 +38,11 @@ pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
         }
         tape = open(path)?;
         if tape.summary().cut && is_being_written(path) {
-            terminal.say(&format!("{name} is incomplete: it is still being recorded."));
-            return Ok(tape);
+            return Ok((tape, Some("it is still being recorded".to_owned())));
         }
     }
-    if let Some(why) = text::incomplete(tape.summary()) {
-        terminal.say(&format!("{name} is incomplete: {why}."));
-    }
-    Ok(tape)
+    let incomplete = text::incomplete(tape.summary());
+    Ok((tape, incomplete))
 }
 
 fn open(path: &Path) -> Result<Tape> {

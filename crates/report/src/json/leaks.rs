@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use heaptape_analyze::growth::Growth;
 use heaptape_analyze::leaks::{Birth, Fate, Kept, Leaver, Sums};
+use heaptape_analyze::timeline::Axis;
 use serde::Serialize;
 
 use super::document;
@@ -13,6 +14,7 @@ use crate::leaks::Found;
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
+    tape: &'a str,
     complete: bool,
     ignored_last: Option<String>,
     growing_only: bool,
@@ -98,6 +100,11 @@ struct CallerPart<'a> {
     growth: &'static str,
     /// The eighth that the word is about: since, until or at.
     eighth: usize,
+    /// What the eighths are of: `time` or `calls`.
+    axis: &'static str,
+    /// The process that the word and the eighths are about, by its number, and what it left of this caller.
+    at_process: u32,
+    at_left: LoadPart,
     at: Vec<LoadPart>,
 }
 
@@ -115,7 +122,13 @@ impl<'a> CallerPart<'a> {
             newest: kept.newest.into(),
             growth: growth.name(),
             eighth: growth.eighth(),
-            at: kept.at.iter().map(|&load| load.into()).collect(),
+            axis: match kept.course.axis {
+                Axis::Index => "calls",
+                Axis::Time => "time",
+            },
+            at_process: kept.course.process.0,
+            at_left: kept.course.left.into(),
+            at: kept.course.at.iter().map(|&load| load.into()).collect(),
         }
     }
 }
@@ -136,6 +149,7 @@ pub fn write(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
         out,
         &Document {
             schema: "heaptape.leaks/1",
+            tape: found.tape,
             complete: found.summary.complete,
             ignored_last: found.ignored.map(|part| part.to_string()),
             growing_only: found.others.is_some(),

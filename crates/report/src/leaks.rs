@@ -292,7 +292,7 @@ fn course(kept: &Kept, processes: &[Leaver]) -> String {
     line.push_str(&whose(course, kept, processes));
     let recent = course.recent();
     if recent.blocks > 0 {
-        line.push_str(&format!(", with {} that are work in progress", amount(recent)));
+        line.push_str(&format!(", with {} of work in progress", amount(recent)));
     }
     if !matches!(growth, Growth::Steady(_)) {
         let sizes: Vec<String> =

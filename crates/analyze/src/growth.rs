@@ -4,6 +4,14 @@
 
 use crate::account::EIGHTHS;
 use crate::lives::Load;
+use crate::timeline::Axis;
+
+/// What moments are even on: time where a process lived for so many milliseconds that the coarse clock tells
+/// them apart, else calls. (A program that does most of its calls as it starts has hardly run by then.)
+pub fn axis_of(duration: u64) -> Axis {
+    const LONG: u64 = 256;
+    if duration >= LONG { Axis::Time } else { Axis::Index }
+}
 
 /// What became of a sum of live bytes from eighth to eighth of the run. Moments are counted from 1, the end is 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

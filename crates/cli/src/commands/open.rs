@@ -33,6 +33,10 @@ pub(crate) fn tape(path: &Path, terminal: &Terminal) -> Result<Tape> {
             return Ok(tape);
         }
     }
+    let summary = tape.summary();
+    let says_nothing =
+        summary.cut && summary.header.command.is_empty() && summary.processes.is_empty();
+    ensure!(!says_nothing, "{name} was cut before anything that it says: there is nothing to read");
     if let Some(why) = text::incomplete(tape.summary()) {
         terminal.say(&format!("{name} is incomplete: {why}."));
     }

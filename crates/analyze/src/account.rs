@@ -12,11 +12,12 @@ use crate::Error;
 use crate::bins::Histogram;
 use crate::bounds::Bounds;
 use crate::callers::Callers;
+use crate::growth::axis_of;
 use crate::lives::Lives;
-use crate::moment;
 use crate::sites::{Joined, Site};
 use crate::survey::{self, KernelPoint, Moments, Plan, Point, Reallocs, Survey, ThreadDeeds};
 use crate::timeline::{Axis, Levels, Timeline};
+use crate::{moment, overview};
 
 /// Even points of the run at which it is looked at what lives.
 pub const EIGHTHS: usize = 8;
@@ -97,6 +98,8 @@ pub struct Account {
     pub bins: Histogram,
     /// The callers, the one with most bytes made first.
     pub sites: Vec<Site>,
+    /// Whether the even points are even in time, or in calls.
+    pub axis: Axis,
     /// How many of the even points of the run, at which [`crate::sites::Deeds::at`] was looked at, lie before
     /// the peak.
     pub evens_before_peak: usize,
@@ -117,10 +120,11 @@ impl Account {
         callers: &mut Callers<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Account, Error> {
-        let time = span(tape, chosen)?;
-        match chosen {
+        let chosen: Vec<ProcessSummary> = chosen.iter().map(|p| until_replaced(tape, p)).collect();
+        let time = span(tape, &chosen)?;
+        match chosen.as_slice() {
             [process] => one(tape, process, time, callers, progress),
-            _ => several(tape, chosen, time, callers, progress),
+            chosen => several(tape, chosen, time, callers, progress),
         }
     }
 
@@ -163,6 +167,7 @@ impl Account {
             held_most: Held::default(),
             bins: Histogram::new(),
             sites: Vec::new(),
+            axis: Axis::Time,
             evens_before_peak: 0,
             lives: Lives::default(),
             reallocs: Reallocs::default(),
@@ -170,15 +175,16 @@ impl Account {
         }
     }
 
-    /// Finds the peak of the sum of several processes; gives the number of its step.
-    fn peak_of_sum(&mut self) -> usize {
+    /// Finds the peak of the sum of several processes, of which one alone had `own`; gives the number of its
+    /// step.
+    fn peak_of_sum(&mut self, own: u64) -> usize {
         let steps = self.over_time.steps();
         // Whatever came when within a step, so much lived together.
-        let lower = steps.iter().map(|step| step.requested.least).max().unwrap_or(0);
+        let lower = steps.iter().map(|step| step.requested.least).max().unwrap_or(0).max(own);
         let Some(step) = self.over_time.highest() else { return 0 };
         self.peak = Peak {
             requested: Bounds { lower, upper: step.requested.most },
-            usable: Bounds { lower: step.usable.least, upper: step.usable.most },
+            usable: Bounds { lower: step.usable.least.max(lower), upper: step.usable.most },
             blocks: Bounds { lower: step.blocks.least, upper: step.blocks.most },
             at: None,
             time: step.at,
@@ -211,8 +217,19 @@ impl Account {
     }
 }
 
+/// The process as it was until another program took its place, whose start is known more exactly than its end.
+fn until_replaced(tape: &Tape, process: &ProcessSummary) -> ProcessSummary {
+    let mut process = process.clone();
+    if overview::is_replaced(tape.summary(), &process) {
+        let later = tape.summary().processes.iter().filter(|p| p.number > process.number);
+        let next = later.filter(|p| p.pid == process.pid).map(|p| p.started).min();
+        process.ended = process.ended.min(next.or(process.ended));
+    }
+    process
+}
+
 /// From the first start to the last end; where that is not known, to the last event.
-fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
+fn span(tape: &Tape, chosen: &[ProcessSummary]) -> Result<Range<u64>, Error> {
     let start = chosen.iter().map(|p| p.started).min().unwrap_or(0);
     let mut end = start;
     for process in chosen {
@@ -223,6 +240,14 @@ fn span(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
     }
     // The last millisecond belongs to it.
     Ok(start..end.saturating_add(1))
+}
+
+/// The middles of the eighths of a length: the processes of a job end one after the other, and at its end none
+/// is left.
+fn middles(range: &Range<u64>) -> Vec<u64> {
+    let (start, length) = (range.start, range.end - range.start);
+    let part = |n: u64| (u128::from(length) * u128::from(2 * n - 1) / (2 * EIGHTHS as u128)) as u64;
+    (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()
 }
 
 /// The even points of a length, the last of them its end.
@@ -240,10 +265,18 @@ fn one(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Account, Error> {
     let at_peak = moment::at_peak(process);
-    let evens = evens(&(0..process.events));
-    let evens_before_peak = evens.partition_point(|&even| even < at_peak);
+    let axis = axis_of(time.end - time.start);
+    let (moments, evens_before_peak) = match axis {
+        Axis::Index => {
+            let evens = evens(&(0..process.events));
+            let before = evens.partition_point(|&even| even < at_peak);
+            (Moments::Events(evens), Some(before))
+        }
+        // The last millisecond is the end, when what is left still counts.
+        Axis::Time => (Moments::Millis(evens(&(time.start..time.end - 1))), None),
+    };
     let plan = Plan {
-        moments: Moments::Events(evens),
+        moments: moments.clone(),
         peak: Some(at_peak),
         time: time.clone(),
         steps: STEPS,
@@ -265,7 +298,11 @@ fn one(
     account.held_most = most(&survey.kernel);
     account.over_time = survey.over_time.clone();
     account.over_index = Some(survey.over_index.clone());
-    account.evens_before_peak = evens_before_peak;
+    account.axis = axis;
+    account.evens_before_peak = match (evens_before_peak, &moments) {
+        (None, Moments::Millis(evens)) => evens.partition_point(|&even| even < account.peak.time),
+        (before, _) => before.unwrap_or(0),
+    };
     let mut sites = Joined::default();
     account.add(process, survey, &mut sites);
     account.sites = sites.finish();
@@ -275,17 +312,17 @@ fn one(
 
 fn several(
     tape: &Tape,
-    chosen: &[&ProcessSummary],
+    chosen: &[ProcessSummary],
     time: Range<u64>,
     callers: &mut Callers<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Account, Error> {
     let mut account = Account::empty(time.clone());
-    let (over_time, tops) = sum_over_time(tape, chosen, &time, progress)?;
+    let (over_time, tops, own) = sum_over_time(tape, chosen, &time, progress)?;
     account.over_time = over_time;
-    let top = account.peak_of_sum();
+    let top = account.peak_of_sum(own);
     let at_peak = account.peak.time.saturating_add(account.peak.within / 2);
-    let evens = evens(&time);
+    let evens = middles(&time);
     account.evens_before_peak = evens.partition_point(|&even| even < at_peak);
     let mut plan =
         Plan { moments: Moments::Millis(evens), peak: None, time, steps: 1, inherited: false };
@@ -298,6 +335,7 @@ fn several(
         account.add(process, survey, &mut sites);
     }
     account.sites = sites.finish();
+    account.bins.set_peak(account.peak.requested);
     account.held_at_peak = held_at(&account.parts, at_peak);
     account.held_most = held_most(&account.parts, &account.over_time);
     account.keep_plausible();
@@ -308,25 +346,27 @@ fn several(
 /// the most.
 type Tops = Vec<(usize, u64)>;
 
-/// How much the processes had made and not freed over time, added up; and the tops of each.
+/// How much the processes had made and not freed over time, added up; the tops of each; and the highest of
+/// these.
 fn sum_over_time(
     tape: &Tape,
-    chosen: &[&ProcessSummary],
+    chosen: &[ProcessSummary],
     time: &Range<u64>,
     progress: &mut dyn FnMut(u64),
-) -> Result<(Timeline, Vec<Tops>), Error> {
-    let mut tops = Vec::new();
+) -> Result<(Timeline, Vec<Tops>, u64), Error> {
+    let (mut tops, mut own) = (Vec::new(), 0);
     let mut sum = Timeline::new(Axis::Time, time.clone(), STEPS, Levels::default());
     sum.finish();
     for process in chosen {
         let line = own_over_time(tape, process, time)?;
         sum.add(&line);
+        own = own.max(line.highest().map_or(0, |step| step.requested.most));
         let steps = line.steps().iter().enumerate();
         let some = steps.filter(|(_, step)| step.requested.most > 0);
         tops.push(some.map(|(n, step)| (n, step.most_at)).collect());
         progress(process.events);
     }
-    Ok((sum, tops))
+    Ok((sum, tops, own))
 }
 
 fn own_over_time(
@@ -335,7 +375,7 @@ fn own_over_time(
     time: &Range<u64>,
 ) -> Result<Timeline, Error> {
     let mut line = Timeline::new(Axis::Time, time.clone(), STEPS, Levels::default());
-    let mut levels = Levels::default();
+    let (mut levels, mut last) = (Levels::default(), process.started);
     let columns = Columns { slack: true, time: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     while let Some(item) = items.lend()? {
@@ -355,12 +395,15 @@ fn own_over_time(
         if event.ordinal.is_some() {
             levels.add(event.event.size, event.event.slack);
         }
+        last = last.max(event.event.time);
         line.call(event.event.time, event.index, &levels);
     }
     if let Some(ended) = process.ended {
         line.gone(ended);
     }
     line.finish();
+    // A process may have ended long before anybody saw it.
+    line.may_be_gone(last);
     Ok(line)
 }
 

@@ -202,6 +202,11 @@ impl Histogram {
         act(&mut self.all);
     }
 
+    /// Sets the peak of all sizes together, where more is known of it than the processes' own peaks tell.
+    pub(crate) fn set_peak(&mut self, peak: Bounds) {
+        self.all.peak = peak;
+    }
+
     /// Takes in that of another process.
     pub fn join(&mut self, other: &Histogram) {
         self.bins.iter_mut().zip(&other.bins).for_each(|(t, o)| t.join(o));

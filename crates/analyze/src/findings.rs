@@ -8,13 +8,14 @@ use crate::bounds::Bounds;
 use crate::growth;
 use crate::lives::Load;
 use crate::sites::Site;
-use crate::timeline::Timeline;
+use crate::timeline::{Axis, Step, Timeline};
 
 /// A fact that stands out. Sites are places in [`Account::sites`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// For a short part of the run far more was live than else: at least twice as much as half of the time,
-    /// for a tenth of the run at the most.
+    /// for a fifth of the run at the most; of the time, where the run is long enough for its clock, or of the
+    /// calls. Of several processes only what lived together for certain counts.
     Spike(Spike),
     /// What lives grows all through the run (as [`growth`] has it), and is not freed at its end.
     Growth(Growth),
@@ -26,6 +27,23 @@ pub enum Finding {
         /// The site that made most of them, and how many.
         most: Option<(usize, u64)>,
     },
+    /// At least half of the blocks, and at least ten thousand, ended within nine allocations of their own, where
+    /// they are not temporary in the sense above.
+    Short {
+        /// The blocks.
+        load: Load,
+        /// The site that made most of them, and how many.
+        most: Option<(usize, u64)>,
+    },
+    /// At least 64 MiB were made, and twenty times as much as ever lived at once.
+    Churn {
+        /// What was made.
+        made: Load,
+        /// The most that lived at once, in bytes.
+        peak: Bounds,
+        /// The site that made most bytes, and how many.
+        most: Option<(usize, u64)>,
+    },
     /// Blocks that were never freed: at least a hundredth of the peak.
     Left {
         /// The blocks.
@@ -33,7 +51,7 @@ pub enum Finding {
         /// The site that left most bytes.
         most: Option<usize>,
     },
-    /// The kernel held at least twice as much as was live at the peak, and 32 MiB more.
+    /// The kernel held at least twice as much of one process as was live at the peak, and 32 MiB more.
     Held {
         /// The most that was committed at any sample, in bytes.
         system: Bounds,
@@ -91,7 +109,8 @@ pub fn of(account: &Account) -> Vec<Finding> {
     let all = [
         spike(account).map(Finding::Spike),
         growth(account).map(Finding::Growth),
-        temporary(account),
+        temporary(account).or_else(|| short(account)),
+        churn(account),
         held(account),
         slack(account),
         copies(account),
@@ -107,26 +126,38 @@ fn most(sites: &[Site], figure: impl Fn(&Site) -> u64) -> Option<(usize, u64)> {
 }
 
 fn spike(account: &Account) -> Option<Spike> {
-    let line = account.over_index.as_ref().unwrap_or(&account.over_time);
+    let over_time = || spike_of(account, &account.over_time);
+    match &account.over_index {
+        Some(over_index) if account.axis == Axis::Time => {
+            over_time().or_else(|| spike_of(account, over_index))
+        }
+        Some(over_index) => spike_of(account, over_index),
+        None => over_time(),
+    }
+}
+
+fn spike_of(account: &Account, line: &Timeline) -> Option<Spike> {
     let steps = line.steps();
+    // What processes had in one step may not have lived together; their least did.
+    let is_job = account.over_index.is_none();
+    let height = |step: &Step| if is_job { step.requested.least } else { step.requested.most };
     let usual = median(line);
-    let highest = line.highest()?;
-    let most_bytes = highest.requested.most;
+    let top = steps.iter().enumerate().rev().max_by_key(|(_, step)| height(step))?.0;
+    let most_bytes = height(&steps[top]);
     if most_bytes < MIB / 16 || most_bytes < 2 * usual {
         return None;
     }
     let half = usual + (most_bytes - usual) / 2;
-    let top = steps.iter().position(|step| step.at == highest.at)?;
-    let is_high = |place: &usize| steps.get(*place).is_some_and(|s| s.requested.most > half);
+    let is_high = |place: &usize| steps.get(*place).is_some_and(|step| height(step) > half);
     let first = (0..=top).rev().take_while(is_high).last()?;
     let last = (top..steps.len()).take_while(is_high).last()?;
-    let is_short = (last - first + 1) * 10 <= steps.len().max(10);
+    let is_short = (last - first + 1) * 5 <= steps.len().max(5);
     // What only grew up to its end has not come down again.
     let comes_down = last + 1 < steps.len() || account.end.requested <= half;
     (is_short && comes_down).then(|| Spike {
         from: steps[first].at,
         to: steps[last].at.saturating_add(line.per_step()).min(line.range().end),
-        by_index: account.over_index.is_some(),
+        by_index: line.axis() == Axis::Index,
         most: most_bytes,
         usual,
         site: most(&account.sites, |site| above_neighbours(site, account.evens_before_peak)),
@@ -181,6 +212,20 @@ fn temporary(account: &Account) -> Option<Finding> {
     is_much.then_some(Finding::Temporary { load, most })
 }
 
+fn short(account: &Account) -> Option<Finding> {
+    let load = account.lives.short();
+    let is_much = load.blocks >= 10 * MANY_BLOCKS && load.blocks * 2 >= account.lives.all.blocks;
+    let most = most(&account.sites, |site| site.deeds.short.blocks);
+    is_much.then_some(Finding::Short { load, most })
+}
+
+fn churn(account: &Account) -> Option<Finding> {
+    let (made, peak) = (account.lives.all, account.peak.requested);
+    let is_much = made.bytes >= 64 * MIB && made.bytes / 20 >= peak.upper;
+    let most = most(&account.sites, |site| site.deeds.made.bytes);
+    is_much.then_some(Finding::Churn { made, peak, most })
+}
+
 fn left(account: &Account) -> Option<Finding> {
     let load = Load { bytes: account.end.requested, blocks: account.end.blocks };
     let is_much = load.blocks > 0 && load.bytes >= account.peak.requested.lower / 100;
@@ -189,6 +234,8 @@ fn left(account: &Account) -> Option<Finding> {
 }
 
 fn held(account: &Account) -> Option<Finding> {
+    // Forked processes share most of what each of them may write.
+    let [_] = account.parts.as_slice() else { return None };
     let (system, requested) = (account.held_most.system?, account.peak.requested);
     let is_much = system.lower / 2 >= requested.upper && system.lower - requested.upper >= 32 * MIB;
     is_much.then_some(Finding::Held { system, requested })

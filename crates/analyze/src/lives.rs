@@ -115,6 +115,13 @@ impl Lives {
         self.newest.get(thread as usize) == Some(&ordinal)
     }
 
+    /// Blocks that ended within nine allocations of their own.
+    pub fn short(&self) -> Load {
+        let mut short = self.by_age[0];
+        short.join(self.by_age[1]);
+        short
+    }
+
     /// Takes in those of another process.
     pub fn join(&mut self, other: &Lives) {
         self.by_age.iter_mut().zip(other.by_age).for_each(|(load, other)| load.join(other));

@@ -44,6 +44,8 @@ pub struct Deeds {
     pub left: Load,
     /// Of the blocks made, those that were freed before their thread's next allocation.
     pub temporary: Load,
+    /// Of the blocks made, those that ended within nine allocations of their process.
+    pub short: Load,
     /// Bytes that reallocs which moved a block had to copy, at the most.
     pub copied: u64,
     /// What lived at the peak.
@@ -58,6 +60,7 @@ impl Deeds {
         self.at_peak.join(other.at_peak);
         self.left.join(other.left);
         self.temporary.join(other.temporary);
+        self.short.join(other.short);
         self.copied = self.copied.saturating_add(other.copied);
         self.at.resize(self.at.len().max(other.at.len()), Load::default());
         self.at.iter_mut().zip(&other.at).for_each(|(load, other)| load.join(*other));

@@ -12,7 +12,7 @@ use heaptape_tape::{
 
 use crate::Error;
 use crate::bins::Histogram;
-use crate::lives::{Lives, Load};
+use crate::lives::{Lives, Load, least_age};
 use crate::modules::Modules;
 use crate::sites::{Site, SiteTable};
 use crate::timeline::{Axis, Levels, Timeline};
@@ -229,6 +229,9 @@ impl<'a> Ahead<'a> {
     }
 }
 
+/// Blocks that end within fewer allocations than this are short-lived.
+const SHORT: u64 = least_age(2);
+
 /// A survey that is under way.
 struct Pass<'a> {
     survey: Survey,
@@ -360,6 +363,9 @@ impl<'a> Pass<'a> {
         let Some((maker, birth)) = old.maker.zip(old.birth) else { return };
         let lives = &mut self.survey.lives;
         lives.died(index, birth, old.age, old.size);
+        if old.age < SHORT {
+            site.short.add(old.size);
+        }
         if freed_by.is_some() && lives.is_newest(old.ordinal, maker.thread) {
             lives.temporary.add(old.size);
             site.temporary.add(old.size);

@@ -203,6 +203,14 @@ impl Timeline {
         }
     }
 
+    /// From `at` of the axis on it is not known whether what is live has gone: nothing may be left.
+    pub fn may_be_gone(&mut self, at: u64) {
+        let first = at.saturating_sub(self.range.start) / self.per_step;
+        for step in self.steps.iter_mut().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
+            (step.requested.least, step.usable.least, step.blocks.least) = (0, 0, 0);
+        }
+    }
+
     /// Nothing more comes: the last levels hold up to the end of the range.
     pub fn finish(&mut self) {
         self.go_to(self.range.end);

@@ -7,6 +7,7 @@ use heaptape_analyze::bins::Bin;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::sites::{Origin, by_module};
+use heaptape_analyze::timeline::Axis;
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Origin as Start, ProcessEnd, ProcessNumber, ProcessStart,
     ProcessSummary, Tape, Writer,
@@ -50,9 +51,11 @@ struct Model {
     freed_of_others: HashMap<u32, Load>,
     lives: Vec<Life>,
     place: HashMap<u64, usize>,
+    /// What was live at the start.
+    begun: u64,
     peak: (u64, u64, BTreeMap<u64, Block>),
-    /// What was live after each call.
-    history: Vec<u64>,
+    /// When each call was made, and what was live after it.
+    history: Vec<(u64, u64)>,
     in_place: u64,
     moved: u64,
 }
@@ -100,7 +103,7 @@ impl Model {
             self.born(event);
         }
         self.events += 1;
-        self.history.push(self.requested());
+        self.history.push((event.time, self.requested()));
         if self.requested() > self.peak.0 {
             self.peak = (self.requested(), self.events, self.live.clone());
         }
@@ -123,7 +126,7 @@ impl Model {
         live.values_mut().for_each(|block| block.inherited = true);
         let requested = live.values().map(|block| block.size).sum();
         let peak = (requested, 0, live.clone());
-        Model { live, ordinal: self.ordinal, peak, ..Model::default() }
+        Model { live, ordinal: self.ordinal, peak, begun: requested, ..Model::default() }
     }
 }
 
@@ -164,15 +167,15 @@ fn start(pid: u32, parent: Option<ProcessNumber>, origin: Start, time: u64) -> P
 }
 
 /// A parent, a child that it forks, and a stranger, whose calls come in turn: one a millisecond. Gives the
-/// tape, the models at their ends, and the most that the own blocks of all were at once.
-fn job(seed: u64, calls: u64) -> (Tape, Vec<Model>, u64) {
+/// tape, the models at their ends, and what the own blocks of all were after each call.
+fn job(seed: u64, calls: u64) -> (Tape, Vec<Model>, Vec<u64>) {
     let mut random = Random(seed);
     let mut writer =
         Writer::new(FrameWriter::new(Vec::new()).unwrap(), &Header::default()).unwrap();
     writer.start_process(&start(10, None, Start::Exec, 0)).unwrap();
     writer.start_process(&start(11, None, Start::Exec, 0)).unwrap();
     let mut models = vec![Model::default(), Model::default()];
-    let (mut next_address, mut most) = (0x10_0000, 0);
+    let (mut next_address, mut sums) = (0x10_0000, Vec::new());
     for time in 0..calls {
         if time == calls / 3 {
             let point = writer.fork_point(ProcessNumber(0)).unwrap();
@@ -185,13 +188,13 @@ fn job(seed: u64, calls: u64) -> (Tape, Vec<Model>, u64) {
         let event = call(&mut random, &models[process], time, &mut next_address);
         models[process].take(&event);
         writer.event(ProcessNumber(process as u32), &event).unwrap();
-        most = most.max(models.iter().map(Model::own).sum());
+        sums.push(models.iter().map(Model::own).sum());
     }
     for number in 0..3 {
         let end = ProcessEnd { time: calls + 5, code: Some(0), ..ProcessEnd::default() };
         writer.end_process(ProcessNumber(number), &end).unwrap();
     }
-    (Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap(), models, most)
+    (Tape::from_bytes(writer.finish(None).unwrap().into_inner()).unwrap(), models, sums)
 }
 
 fn account(tape: &Tape, which: &[usize]) -> Account {
@@ -277,11 +280,7 @@ fn every_figure_of_one_process_is_what_a_model_says() {
             assert_eq!(account.reallocs.in_place, model.in_place);
             assert_eq!(account.reallocs.moved, model.moved);
             assert_eq!(account.reallocs.copied, model.copied.values().sum::<u64>());
-            for n in 1..=EIGHTHS {
-                let at = account.sites.iter().map(|site| site.deeds.at[n - 1].bytes).sum::<u64>();
-                let events = model.history.len() * n / EIGHTHS;
-                assert_eq!(at, model.history[events - 1]);
-            }
+            evens_agree(&account, model);
             lives_agree(&account, model);
             threads_agree(&account, model);
             let highest = account.over_index.as_ref().unwrap().highest().unwrap();
@@ -290,6 +289,19 @@ fn every_figure_of_one_process_is_what_a_model_says() {
                 assert!(account.bins.bins().any(|(bin, _)| bin == Bin::of_bytes(size)));
             }
         }
+    }
+}
+
+/// The calls came one a millisecond for more than half a second, so the moments are even in time.
+fn evens_agree(account: &Account, model: &Model) {
+    assert_eq!(account.axis, Axis::Time);
+    let (start, length) = (account.time.start, account.time.end - 1 - account.time.start);
+    for n in 1..=EIGHTHS {
+        let moment = start + length * n as u64 / EIGHTHS as u64;
+        let before = model.history.iter().rev().find(|(time, _)| *time <= moment);
+        let live = before.map_or(model.begun, |(_, live)| *live);
+        let at = account.sites.iter().map(|site| site.deeds.at[n - 1].bytes).sum::<u64>();
+        assert_eq!(at, live);
     }
 }
 
@@ -327,7 +339,8 @@ fn threads_agree(account: &Account, model: &Model) {
 fn the_sum_of_a_job_counts_each_block_once_and_its_peak_lies_within_its_bounds() {
     for seed in 0..30 {
         // More calls than a curve has steps, so that a step holds calls of several processes.
-        let (tape, models, most) = job(seed, 3000);
+        let (tape, models, sums) = job(seed, 3000);
+        let most = *sums.iter().max().unwrap();
         let account = account(&tape, &[0, 1, 2]);
         sums_agree(&account);
         assert_eq!(account.end.requested, models.iter().map(Model::own).sum::<u64>());
@@ -335,7 +348,11 @@ fn the_sum_of_a_job_counts_each_block_once_and_its_peak_lies_within_its_bounds()
         assert!(peak.lower <= most && most <= peak.upper, "{most} is not in {peak:?}");
         let at_peak = of_sites(&account, |d| d.at_peak).values().map(|l| l.bytes).sum::<u64>();
         assert_eq!(at_peak, peak.upper);
-        let last = account.sites.iter().map(|site| site.deeds.at[EIGHTHS - 1].bytes).sum::<u64>();
-        assert_eq!(last, 0, "all processes have ended by then");
+        for n in 0..EIGHTHS {
+            let length = account.time.end - account.time.start;
+            let moment = length * (2 * n as u64 + 1) / (2 * EIGHTHS as u64);
+            let at = account.sites.iter().map(|site| site.deeds.at[n].bytes).sum::<u64>();
+            assert_eq!(at, sums[moment as usize]);
+        }
     }
 }

@@ -60,7 +60,9 @@ impl Figures<'_> {
 /// The whole report.
 pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let mut parts = headline::parts(figures);
-    if figures.account.parts.is_empty() {
+    if figures.account.events() == 0 {
+        parts.extend(job::processes(figures));
+        parts.extend(job::uncovered(figures));
         return parts;
     }
     parts.extend(curves::parts(figures));

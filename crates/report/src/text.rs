@@ -136,7 +136,7 @@ pub fn incomplete(summary: &Summary) -> Option<String> {
     Some(match &summary.ended {
         Some(ended) => early_end(ended),
         None if summary.cut => {
-            "the file was cut or damaged, or the recorder was killed; what came before is here"
+            "the file ends without its index: it is still being recorded, was cut or damaged, or the recorder was killed; what came before is here"
                 .to_owned()
         }
         None if summary.lost > 0 => format!("{} events were lost", summary.lost),
@@ -198,6 +198,7 @@ pub fn bounds(bounds: Bounds) -> String {
         None => {
             let (lower, upper) = (Size(bounds.lower).to_string(), Size(bounds.upper).to_string());
             match (lower.split_once(' '), upper.split_once(' ')) {
+                _ if lower == upper => upper,
                 (Some((number, unit)), Some((_, same))) if unit == same => {
                     format!("{number} to {upper}")
                 }

@@ -35,6 +35,8 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         None => export(&tape, args, terminal.out(), terminal)?,
         Some(path) => {
             check_other(path, &args.file)?;
+            // What is there is lost once the file is created.
+            chosen(&tape, args)?;
             let name = path.display().to_string();
             let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
             let out = BufWriter::with_capacity(1 << 16, Named::new(name, file));
@@ -49,8 +51,7 @@ fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Termina
         Table::Calls => &CallRecord::TABLE,
         Table::Blocks => &BlockRecord::TABLE,
     };
-    let processes = processes::all(tape.summary(), args.process)
-        .with_context(|| args.file.display().to_string())?;
+    let processes = chosen(tape, args)?;
     let all = processes.iter().map(|p| read(args, p)).map(|r| r.end - r.start).sum();
     let mut exporter = Exporter {
         tape,
@@ -67,6 +68,10 @@ fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Termina
         }
     }
     Ok(exporter.sheet.finish()?)
+}
+
+fn chosen<'a>(tape: &'a Tape, args: &Export) -> Result<Vec<&'a ProcessSummary>> {
+    processes::all(tape.summary(), args.process).with_context(|| args.file.display().to_string())
 }
 
 #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // only Parquet says what tape it is of

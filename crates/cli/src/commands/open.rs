@@ -41,7 +41,11 @@ pub(crate) fn judged(path: &Path) -> Result<(Tape, Option<String>)> {
             return Ok((tape, Some("it is still being recorded".to_owned())));
         }
     }
-    let incomplete = text::incomplete(tape.summary());
+    let summary = tape.summary();
+    let says_nothing =
+        summary.cut && summary.header.command.is_empty() && summary.processes.is_empty();
+    ensure!(!says_nothing, "{name} was cut before anything that it says: there is nothing to read");
+    let incomplete = text::incomplete(summary);
     Ok((tape, incomplete))
 }
 

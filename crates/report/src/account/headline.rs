@@ -4,6 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use heaptape_analyze::account::{Account, Peak};
 use heaptape_analyze::findings::{Finding, Growth, Spike};
+use heaptape_analyze::timeline::Axis;
 
 use super::Figures;
 use crate::document::Part;
@@ -18,6 +19,10 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     ];
     if figures.account.parts.is_empty() {
         parts.push(Part::Text("No process is on this tape.".to_owned()));
+        return parts;
+    }
+    if figures.account.events() == 0 {
+        parts.push(Part::Text("No heap calls were made.".to_owned()));
         return parts;
     }
     parts.push(Part::Heading("In short".to_owned()));
@@ -79,6 +84,12 @@ fn sentences(figures: &Figures<'_>) -> Vec<String> {
     if figures.account.end.blocks == 0 && figures.account.lives.all.blocks > 0 {
         all.push("Every block was freed before the end.".to_owned());
     }
+    if let [part] = figures.account.parts.as_slice()
+        && let Some(signal) = part.process.signal
+        && figures.account.end.blocks > 0
+    {
+        all.push(format!("Signal {signal} ended it: what was never freed is what lived then."));
+    }
     all
 }
 
@@ -137,13 +148,26 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
                 text::counted(all, "block", "blocks"),
                 text::share(load.blocks, all)
             );
-            match most {
-                Some((place, blocks)) => {
-                    words
-                        + &format!("; {} of them from {}.", Count(*blocks), figures.site_at(*place))
-                }
-                None => words + ".",
-            }
+            ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+        }
+        Finding::Short { load, most } => {
+            let all = account.lives.all.blocks;
+            let words = format!(
+                "Short-lived blocks: {} of {} ({}) ended within nine allocations of their own",
+                Count(load.blocks),
+                text::counted(all, "block", "blocks"),
+                text::share(load.blocks, all)
+            );
+            ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+        }
+        Finding::Churn { made, peak, most } => {
+            let words = format!(
+                "Churn: {} were made in {}, though no more than {} lived at once",
+                Size(made.bytes),
+                text::counted(made.blocks, "block", "blocks"),
+                text::bounds(*peak)
+            );
+            ended(figures, words, most.map(|(place, bytes)| (place, Size(bytes).to_string())))
         }
         Finding::Left { load, most } => {
             let words = format!(
@@ -190,6 +214,16 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
     }
 }
 
+/// A sentence that ends with the caller that has most of what it is about.
+fn ended(figures: &Figures<'_>, words: String, most: Option<(usize, String)>) -> String {
+    match most {
+        Some((place, much)) => {
+            words + &format!("; {much} of them from {}.", figures.site_at(place))
+        }
+        None => words + ".",
+    }
+}
+
 fn spike(figures: &Figures<'_>, spike: &Spike) -> String {
     let range = match spike.by_index {
         true => format!("between calls {} and {}", Count(spike.from), Count(spike.to)),
@@ -211,8 +245,15 @@ fn spike(figures: &Figures<'_>, spike: &Spike) -> String {
 fn growth(figures: &Figures<'_>, growth: &Growth) -> String {
     let [first, .., last] = growth.levels;
     let half = growth.levels[growth.levels.len() / 2 - 1];
+    let account = figures.account;
+    // Of several processes the even points are the middles of the eighths.
+    let (of, early, middle, late) = match (account.parts.len(), account.axis) {
+        (1, Axis::Time) => ("run", "an eighth", "half", "at the end"),
+        (1, Axis::Index) => ("calls", "an eighth", "half", "at the end"),
+        _ => ("run", "a sixteenth", "seven sixteenths", "shortly before the end"),
+    };
     let words = format!(
-        "It grows all through the run: {} lived after an eighth of it, {} after half, {} at the end",
+        "It grows all through the {of}: {} lived after {early} of it, {} after {middle}, {} {late}",
         Size(first),
         Size(half),
         Size(last)

@@ -204,7 +204,7 @@ pub(super) fn lives(figures: &Figures<'_>) -> Vec<Part> {
     row("not at all: left".to_owned(), lives.left());
     row("all".to_owned(), lives.all);
     let sentence = format!(
-        "Temporary (freed before their thread's next allocation): {}, {}. Alive for half of the calls or more: \
+        "A realloc ends a block and makes another. Temporary (freed before their thread's next allocation): {}, {}. Alive for half of the calls or more: \
          {}, {}.",
         text::counted(lives.temporary.blocks, "block", "blocks"),
         Size(lives.temporary.bytes),

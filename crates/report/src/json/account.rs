@@ -86,6 +86,16 @@ impl FindingPart {
                 caller: place(most),
                 ..part("temporary", load.bytes)
             },
+            Finding::Short { load, most } => FindingPart {
+                blocks: Some(load.blocks),
+                caller: place(most),
+                ..part("short", load.bytes)
+            },
+            Finding::Churn { made, most, .. } => FindingPart {
+                blocks: Some(made.blocks),
+                caller: place(most),
+                ..part("churn", made.bytes)
+            },
             Finding::Left { load, most } => {
                 FindingPart { blocks: Some(load.blocks), caller: *most, ..part("left", load.bytes) }
             }

@@ -6,7 +6,7 @@ mod harness;
 use harness::compile::{library, program};
 use harness::running::{Outcome, run};
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, record, scratch};
+use harness::{heaptape, one_sentence, record, record_loop, scratch};
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Note, NoteKind, Origin, ProcessEnd, ProcessNumber,
     ProcessStart, Writer,
@@ -465,9 +465,7 @@ fn a_cut_tape_says_what_lived_there() {
 fn a_recording_that_ended_early_passes_no_check() {
     let folder = scratch();
     let tape = folder.path().join("x.tape");
-    let (program, words) = (program("paced"), ["children", "1"].map(OsStr::new));
-    let command = [&[program.as_os_str()][..], &words].concat();
-    run(&mut record(&tape, &["--max-size", "1K"], &command));
+    run(&mut record_loop(folder.path(), &["--max-size", "100K"], "0", "200000"));
     assert_eq!(info(&tape)["ended"], "max-size");
     let checked = leaks(&tape, &["--check", "--ignore-last", "100%"]);
     assert_eq!(checked.code(), 3);

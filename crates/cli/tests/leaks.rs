@@ -3,124 +3,17 @@
 
 mod harness;
 
-use harness::compile::{library, program};
-use harness::running::{Outcome, run};
+use harness::leaks::{caller_of, growth, json, leaks, paced, recorded, text};
+use harness::running::run;
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, record, record_loop, scratch};
+use harness::{heaptape, one_sentence, scratch};
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Note, NoteKind, Origin, ProcessEnd, ProcessNumber,
     ProcessStart, Writer,
 };
 use serde_json::Value;
-use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
-
-/// tests/programs/leaky.c with its plugin, recorded.
-struct Recorded {
-    _folder: TempDir,
-    tape: PathBuf,
-}
-
-/// What it makes when is known by its calls: it must not take so long that it is looked at over time, which happens where
-/// the machine is busy.
-fn recorded(how: &str) -> Recorded {
-    let folder = scratch();
-    let tape = folder.path().join("x.tape");
-    let (program, plugin) = (program("leaky"), library("plugin"));
-    let command = [program.as_os_str(), plugin.as_os_str(), OsStr::new(how)];
-    for _ in 0..50 {
-        let outcome = run(&mut record(&tape, &[], &command));
-        let expected = if how == "kill" { 128 + 9 } else { 0 };
-        assert_eq!(outcome.code(), expected, "{}", outcome.stderr_text());
-        let found = leaks(&tape, &["--json"]).json();
-        let callers = found["callers"].as_array().expect("callers");
-        if callers.iter().all(|caller| caller["axis"] == "calls") {
-            return Recorded { _folder: folder, tape };
-        }
-    }
-    panic!("a program of some milliseconds always took 256");
-}
-
-/// tests/programs/paced.c, recorded.
-fn paced(how: &[&str]) -> Recorded {
-    let folder = scratch();
-    let tape = folder.path().join("x.tape");
-    let program = program("paced");
-    let words = how.iter().map(OsStr::new);
-    let command: Vec<_> = std::iter::once(program.as_os_str()).chain(words).collect();
-    let outcome = run(&mut record(&tape, &[], &command));
-    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-    Recorded { _folder: folder, tape }
-}
-
-fn leaks(tape: &Path, options: &[&str]) -> Outcome {
-    run(heaptape(["leaks", "--top", "0"]).arg(tape).args(options))
-}
-
-fn json(tape: &Path, options: &[&str]) -> Value {
-    let outcome = leaks(tape, &[&["--json"], options].concat());
-    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
-    let json = outcome.json();
-    assert_eq!(json["schema"], "heaptape.leaks/1");
-    assert_sums_agree(&json, &info(tape));
-    json
-}
-
-/// What is printed, as if in one line.
-fn text(tape: &Path) -> String {
-    let text = String::from_utf8(leaks(tape, &[]).stdout).expect("text");
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Each process's sums are all that it left, and the callers add up to what is counted.
-fn assert_sums_agree(leaks: &Value, info: &Value) {
-    let pair = |value: &Value| (number(value, "/bytes"), number(value, "/blocks"));
-    let add = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
-    let mut sums = [(0, 0); 4];
-    for process in leaks["processes"].as_array().expect("processes") {
-        let parts = ["left", "ignored", "suppressed", "inherited"].map(|name| pair(&process[name]));
-        let end = &info["processes"][number(process, "/number") as usize]["end"];
-        let whole = (number(end, "/requested"), number(end, "/blocks"));
-        assert_eq!(parts.into_iter().fold((0, 0), add), whole, "{process}");
-        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum = add(*sum, part));
-    }
-    for (name, sum) in ["left", "ignored", "suppressed", "inherited"].into_iter().zip(sums) {
-        assert_eq!(pair(&leaks[name]), sum, "{name}");
-    }
-    let callers = leaks["callers"].as_array().expect("callers");
-    let in_callers = callers.iter().map(pair).fold((0, 0), add);
-    if leaks["growing_only"] == false {
-        assert_eq!(in_callers, sums[0]);
-    }
-    for caller in callers {
-        let (last, left) = (pair(&caller["at"][7]), pair(&caller["at_left"]));
-        assert!(last >= left, "at the end there is at least what stays: {caller}");
-        if number(leaks, "/ignored/blocks") == 0 {
-            assert_eq!(last, left, "{caller}");
-        }
-        if leaks["processes"].as_array().is_some_and(|all| all.len() == 1) {
-            assert_eq!(left, pair(caller), "{caller}");
-        }
-    }
-}
-
-/// The caller that left so many blocks of this size.
-fn caller_of(json: &Value, size: u64, blocks: u64) -> Value {
-    let callers = json["callers"].as_array().expect("callers");
-    let is_it = |c: &&Value| {
-        (number(c, "/blocks"), number(c, "/bytes")) == (blocks, blocks * size)
-            && number(c, "/oldest/size") == size
-    };
-    let found: Vec<_> = callers.iter().filter(is_it).collect();
-    assert_eq!(found.len(), 1, "{blocks} blocks of {size}: {json}");
-    found[0].clone()
-}
-
-fn growth(caller: &Value) -> (&str, u64) {
-    (caller["growth"].as_str().expect("a word"), number(caller, "/eighth"))
-}
+use std::path::Path;
 
 #[test]
 fn the_planted_leaks_are_found_with_their_sizes_and_their_growth() {
@@ -219,45 +112,6 @@ fn of_a_killed_process_it_is_said_and_its_last_part_is_no_leak() {
 }
 
 #[test]
-fn suppressions_are_counted_and_the_rest_fails_a_check() {
-    let recorded = recorded("");
-    let file = recorded._folder.path().join("known.supp");
-    let suppressed = |text: &str, options: &[&str]| {
-        fs::write(&file, text).expect("a file");
-        let options = [&["--suppress", file.to_str().expect("UTF-8")], options].concat();
-        (
-            json(&recorded.tape, &options),
-            leaks(&recorded.tape, &[&options[..], &["--check"]].concat()),
-        )
-    };
-    let (json, checked) = suppressed("# known\nleak:/plugin$\nleak:/no/such$\n", &[]);
-    assert_eq!(
-        (number(&json, "/suppressed/blocks"), number(&json, "/suppressed/bytes")),
-        (3, 1920)
-    );
-    let list = &json["suppressions"];
-    assert_eq!((&list[0]["pattern"], &list[0]["callers"]), (&"/plugin$".into(), &1.into()));
-    assert_eq!((number(&list[1], "/line"), number(&list[1], "/callers")), (3, 0));
-    assert_eq!(checked.code(), 3);
-    assert!(one_sentence(&checked).contains("Never freed: "));
-    let verbose = leaks(&recorded.tape, &["--suppress", file.to_str().unwrap(), "--verbose"]);
-    assert!(String::from_utf8_lossy(&verbose.stdout).contains("/no/such$"));
-    let (json, _) = suppressed("leak:^growing_*$\nleak:^at_start$\nleak:^start$\n", &[]);
-    assert_eq!(
-        (number(&json, "/suppressed/blocks"), number(&json, "/suppressed/bytes")),
-        (810, 130_000)
-    );
-    let (json, checked) = suppressed("leak:*\n", &[]);
-    assert_eq!(number(&json, "/left/blocks"), 0);
-    assert_eq!((checked.code(), checked.stderr_text().as_str()), (0, ""));
-    fs::write(&file, "leak:a\nthread:b\n").expect("a file");
-    let wrong = leaks(&recorded.tape, &["--suppress", file.to_str().unwrap()]);
-    assert_eq!(wrong.code(), 1);
-    let sentence = one_sentence(&wrong);
-    assert!(sentence.contains("known.supp") && sentence.contains("Line 2"), "{sentence}");
-}
-
-#[test]
 fn a_leak_is_seen_over_time_whatever_calls_came_before() {
     // A machine that stands still for a quarter of the run may keep it from growing then.
     let mut tries = (0..10).map(|_| paced(&["drip"]));
@@ -301,32 +155,6 @@ fn growth_is_that_of_the_process_which_left_most() {
 }
 
 #[test]
-fn several_tapes_are_checked_one_after_the_other() {
-    let (first, second) = (recorded(""), recorded("kill"));
-    let cut = first._folder.path().join("cut.tape");
-    let whole = fs::read(&first.tape).expect("a tape");
-    fs::write(&cut, &whole[..whole.len() / 2]).expect("a file");
-    let all = |last: &Path, options: &[&str]| {
-        run(heaptape(["leaks"]).args(options).args([&first.tape, &second.tape]).arg(last))
-    };
-    let printed = all(&cut, &[]);
-    assert_eq!(printed.code(), 0);
-    let text = String::from_utf8(printed.stdout).expect("text");
-    for tape in [&first.tape, &second.tape, &cut] {
-        let title = tape.display().to_string();
-        assert_eq!(text.lines().filter(|line| *line == title).count(), 1, "{text}");
-    }
-    let json = String::from_utf8(all(&cut, &["--json"]).stdout).expect("text");
-    let documents = serde_json::Deserializer::from_str(&json).into_iter::<Value>();
-    let names: Vec<Value> = documents.map(|json| json.expect("JSON")["tape"].clone()).collect();
-    assert_eq!(names, [&first.tape, &second.tape, &cut].map(|tape| tape.to_str().unwrap()));
-    let checked = all(&cut, &["--check"]);
-    assert_eq!((checked.code(), checked.stderr_text().lines().count()), (3, 3));
-    let missing = all(Path::new("/no/such.tape"), &["--check"]);
-    assert_eq!((missing.code(), missing.stderr_text().lines().count()), (1, 3));
-}
-
-#[test]
 fn what_is_ignored_is_said_where_it_is_seen_and_only_there() {
     let recorded = recorded("kill");
     let found = json(&recorded.tape, &[]);
@@ -340,22 +168,6 @@ fn what_is_ignored_is_said_where_it_is_seen_and_only_there() {
     let nothing = leaks(&recorded.tape, &["--ignore-last", "0ms"]);
     let nothing = String::from_utf8_lossy(&nothing.stdout).into_owned();
     assert!(!nothing.contains(" 0 B in 0 blocks") && !nothing.contains("in progress"), "{nothing}");
-}
-
-#[test]
-fn a_file_that_holds_no_suppressions_is_not_poured_out() {
-    let recorded = recorded("");
-    let file = recorded._folder.path().join("x.supp");
-    let said = |bytes: &[u8]| {
-        fs::write(&file, bytes).expect("a file");
-        let wrong = leaks(&recorded.tape, &["--suppress", file.to_str().expect("UTF-8")]);
-        assert_eq!(wrong.code(), 1);
-        one_sentence(&wrong)
-    };
-    assert!(said(&fs::read(&recorded.tape).expect("a tape")).contains("is a binary file"));
-    let long = said(format!("\x1b[2J{}", "x".repeat(1 << 20)).as_bytes());
-    assert!(long.contains("Line 1 is no suppression") && long.contains("…'"), "{long}");
-    assert!(long.len() < file.as_os_str().len() + 250, "{long}");
 }
 
 // ---- tapes that are written here ----
@@ -435,42 +247,6 @@ fn the_last_moment_is_the_end_whichever_clock_is_ahead() {
         let expected = if last == 800 { "until" } else { "growing" };
         assert_eq!((&caller["axis"], growth(&caller).0), (&"time".into(), expected), "{last}");
     }
-}
-
-#[test]
-fn a_cut_tape_says_what_lived_there() {
-    let recorded = recorded("");
-    let whole = fs::read(&recorded.tape).expect("a tape");
-    let file = recorded._folder.path().join("cut.tape");
-    for length in [whole.len() / 2, whole.len() - 1] {
-        fs::write(&file, &whole[..length]).expect("a file");
-        let outcome = leaks(&file, &["--json"]);
-        assert_eq!(outcome.code(), 0);
-        assert!(one_sentence(&outcome).contains("incomplete"));
-        assert_eq!(outcome.json()["complete"], false);
-        assert_sums_agree(&outcome.json(), &info(&file));
-        let everything = recorded._folder.path().join("all.supp");
-        fs::write(&everything, "leak:*\n").expect("a file");
-        for options in [&["--suppress", everything.to_str().expect("UTF-8")][..], &["--growing"]] {
-            let checked = leaks(&file, &[options, &["--check"]].concat());
-            assert_eq!(checked.code(), 3);
-            assert!(one_sentence(&checked).contains("incomplete and passes no check"));
-            let quiet = leaks(&file, &[options, &["--check", "--quiet"]].concat());
-            assert_eq!((quiet.code(), one_sentence(&quiet)), (3, one_sentence(&checked)));
-        }
-    }
-}
-
-#[test]
-fn a_recording_that_ended_early_passes_no_check() {
-    let folder = scratch();
-    let tape = folder.path().join("x.tape");
-    run(&mut record_loop(folder.path(), &["--max-size", "100K"], "0", "200000"));
-    assert_eq!(info(&tape)["ended"], "max-size");
-    let checked = leaks(&tape, &["--check", "--ignore-last", "100%"]);
-    assert_eq!(checked.code(), 3);
-    let sentence = one_sentence(&checked);
-    assert!(sentence.contains("passes no check: the recording ended at its largest"), "{sentence}");
 }
 
 #[test]

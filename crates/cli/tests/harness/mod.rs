@@ -6,6 +6,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod compile;
+pub(crate) mod leaks;
 pub(crate) mod running;
 pub(crate) mod tape;
 pub(crate) mod truth;

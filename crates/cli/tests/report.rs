@@ -293,6 +293,11 @@ fn growth_and_spikes_are_those_of_the_time_where_the_run_is_long_enough() {
         let report = report(&tape);
         assert_eq!(finding(&report, "growth").is_some(), growth, "{how}");
         assert_eq!(finding(&report, "spike").is_some(), spike, "{how}");
+        if let Some(spike) = finding(&report, "spike") {
+            let caller = &report["callers"][spike["caller"].as_u64().expect("a caller") as usize];
+            assert_eq!(caller["function"], "burst");
+            assert_eq!(number(caller, "/at_peak/bytes"), 20_000_000);
+        }
     }
 }
 

@@ -1,57 +1,70 @@
-// paced HOW: heap calls and time, or processes, go apart. HOW is "drip": 100,000 temporary blocks at once, then 150 of 5000 bytes, one
-// every 10 ms, that nobody frees; "table": 2000 blocks of 100 bytes at once that stay, then a second of sleep; "children N": so
-// many children, one after the other, which keep blocks of 700 bytes: the first 40 at once, each other one 8 all through its run.
+// A program whose calls are spread unevenly over its time, in the way that its argument names:
+//   startup   builds a table at once and then rests
+//   slow      makes nearly all of its calls at once, and then leaks a little now and then
+//   burst     holds much for a moment of its time, in most of its calls
+//   turns     children one after the other, each with a block of 1,000,000 bytes
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#define APART __attribute__((noinline, noclone))
 
-static void *volatile last;
+#define NOINLINE __attribute__((noinline))
+static void *volatile sink;
 
-APART void drop(void) { last = malloc(5000); }
-APART void fill(void) {
-    for (int i = 0; i < 2000; i++) last = malloc(100);
+static void rest(long ms) {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
 }
-APART void keep(int blocks, int each_after) {
-    for (int i = 0; i < blocks; i++) {
-        last = malloc(700);
-        for (int k = 0; k < each_after; k++) free(last = malloc(60));
-    }
+
+NOINLINE static void build(void) {
+    for (int i = 0; i < 2000; i++) sink = malloc(500);
 }
-static void pause_for(long ms) {
-    struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-    while (nanosleep(&left, &left) != 0) {}
-}
-static void drip(void) {
-    for (int i = 0; i < 100000; i++) free(last = malloc(60));
-    for (int i = 0; i < 150; i++) {
-        drop();
-        pause_for(10);
-    }
-}
-static void children(int n) {
+
+NOINLINE static void leak(void) { sink = malloc(5000); }
+
+NOINLINE static void spend(int n) {
     for (int i = 0; i < n; i++) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            keep(i == 0 ? 40 : 8, i == 0 ? 0 : 50);
-            for (int k = 0; i == 0 && k < 4000; k++) free(last = malloc(60));
-            _exit(0);
-        }
-        int status;
-        if (waitpid(pid, &status, 0) != pid || status != 0) _exit(99);
+        void *block = malloc(100);
+        sink = block;
+        free(block);
     }
+}
+
+NOINLINE static void burst(void) {
+    static void *held[20000];
+    for (int i = 0; i < 20000; i++) held[i] = malloc(1000);
+    rest(150);
+    for (int i = 0; i < 20000; i++) free(held[i]);
 }
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
-    int n = argc > 2 ? atoi(argv[2]) : 0;
-    if (strcmp(how, "drip") == 0) drip();
-    if (strcmp(how, "table") == 0) {
-        fill();
-        pause_for(1000);
+    if (!strcmp(how, "startup")) {
+        build();
+        rest(1000);
+    } else if (!strcmp(how, "slow")) {
+        spend(50000);
+        for (int i = 0; i < 100; i++) {
+            leak();
+            rest(10);
+        }
+    } else if (!strcmp(how, "burst")) {
+        rest(500);
+        burst();
+        rest(900);
+        spend(100);
+    } else if (!strcmp(how, "turns")) {
+        for (int i = 0; i < 8; i++) {
+            pid_t child = fork();
+            if (child == 0) {
+                sink = malloc(1000000);
+                rest(20);
+                exit(0);
+            }
+            waitpid(child, NULL, 0);
+        }
     }
-    if (strcmp(how, "children") == 0) children(n);
     return 0;
 }

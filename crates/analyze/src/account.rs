@@ -100,9 +100,6 @@ pub struct Account {
     pub sites: Vec<Site>,
     /// Whether the even points are even in time, or in calls.
     pub axis: Axis,
-    /// How many of the even points of the run, at which [`crate::sites::Deeds::at`] was looked at, lie before
-    /// the peak.
-    pub evens_before_peak: usize,
     /// How long blocks lived.
     pub lives: Lives,
     /// How reallocs went.
@@ -168,7 +165,6 @@ impl Account {
             bins: Histogram::new(),
             sites: Vec::new(),
             axis: Axis::Time,
-            evens_before_peak: 0,
             lives: Lives::default(),
             reallocs: Reallocs::default(),
             threads: Vec::new(),
@@ -266,22 +262,13 @@ fn one(
 ) -> Result<Account, Error> {
     let at_peak = moment::at_peak(process);
     let axis = axis_of(time.end - time.start);
-    let (moments, evens_before_peak) = match axis {
-        Axis::Index => {
-            let evens = evens(&(0..process.events));
-            let before = evens.partition_point(|&even| even < at_peak);
-            (Moments::Events(evens), Some(before))
-        }
+    let moments = match axis {
+        Axis::Index => Moments::Events(evens(&(0..process.events))),
         // The last millisecond is the end, when what is left still counts.
-        Axis::Time => (Moments::Millis(evens(&(time.start..time.end - 1))), None),
+        Axis::Time => Moments::Millis(evens(&(time.start..time.end - 1))),
     };
-    let plan = Plan {
-        moments: moments.clone(),
-        peak: Some(at_peak),
-        time: time.clone(),
-        steps: STEPS,
-        inherited: true,
-    };
+    let plan =
+        Plan { moments, peak: Some(at_peak), time: time.clone(), steps: STEPS, inherited: true };
     let modules = callers.modules(process.number)?;
     let survey = survey::of(tape, process, modules, &plan, progress)?;
     let mut account = Account::empty(time);
@@ -299,10 +286,6 @@ fn one(
     account.over_time = survey.over_time.clone();
     account.over_index = Some(survey.over_index.clone());
     account.axis = axis;
-    account.evens_before_peak = match (evens_before_peak, &moments) {
-        (None, Moments::Millis(evens)) => evens.partition_point(|&even| even < account.peak.time),
-        (before, _) => before.unwrap_or(0),
-    };
     let mut sites = Joined::default();
     account.add(process, survey, &mut sites);
     account.sites = sites.finish();
@@ -323,7 +306,6 @@ fn several(
     let top = account.peak_of_sum(own);
     let at_peak = account.peak.time.saturating_add(account.peak.within / 2);
     let evens = middles(&time);
-    account.evens_before_peak = evens.partition_point(|&even| even < at_peak);
     let mut plan =
         Plan { moments: Moments::Millis(evens), peak: None, time, steps: 1, inherited: false };
     let mut sites = Joined::default();

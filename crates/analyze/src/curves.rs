@@ -166,7 +166,7 @@ pub fn draw(
     Ok(Drawing { axis: wish.axis, whole, part, runs })
 }
 
-/// The part of the axis that is wanted, at least one step long and within the run.
+/// The part of the axis that is wanted, within the run.
 fn part(whole: &Range<u64>, wish: &Wish) -> Result<Range<u64>, Error> {
     let span = match (wish.axis, wish.window) {
         (_, None) => return Ok(whole.clone()),
@@ -176,9 +176,15 @@ fn part(whole: &Range<u64>, wish: &Wish) -> Result<Range<u64>, Error> {
             indexes.ok_or(Error::FractionalIndexes)?
         }
     };
-    let within = span.within(whole.end);
-    let start = within.start.clamp(whole.start, whole.end - 1);
-    Ok(start..within.end.max(start + 1))
+    let within = span.within(u64::MAX);
+    let (start, end) = (within.start.max(whole.start), within.end.min(whole.end));
+    if start < end {
+        return Ok(start..end);
+    }
+    Err(match wish.axis {
+        Axis::Index => Error::OutsideCalls { calls: whole.end },
+        Axis::Time => Error::OutsideTime { from: whole.start, to: whole.end },
+    })
 }
 
 #[cfg(test)]
@@ -190,15 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn a_part_lies_within_the_run_and_is_never_empty() {
+    fn a_part_lies_within_the_run() {
         let of = |window: &str| part(&(0..1000), &wish(Axis::Index, window)).unwrap();
         assert_eq!(of("10..20"), 10..20);
         assert_eq!(of("990..5000"), 990..1000);
-        assert_eq!(of("5000..6000"), 999..1000);
-        assert_eq!(of("7..7"), 7..8);
+        assert_eq!(of("7..8"), 7..8);
         assert_eq!(of(".."), 0..1000);
         let time = part(&(500..9000), &wish(Axis::Time, "0..2")).unwrap();
         assert_eq!(time, 500..2000);
+    }
+
+    #[test]
+    fn a_range_of_nothing_is_told() {
+        for nothing in ["5000..6000", "1000..", "7..7"] {
+            let error = part(&(0..1000), &wish(Axis::Index, nothing)).unwrap_err();
+            assert!(matches!(error, Error::OutsideCalls { calls: 1000 }), "{error}");
+        }
+        let error = part(&(500..9000), &wish(Axis::Time, "9..10")).unwrap_err();
+        assert!(error.to_string().contains("0.500 s to 9.000 s"), "{error}");
     }
 
     #[test]

@@ -27,6 +27,25 @@ pub enum Error {
     /// A range of time was given for curves over the index, or the other way round.
     #[error("The range is one of time, and the curves run over the index: leave --over index out.")]
     TimeOverIndex,
+    /// No call is in the range of what is to be drawn.
+    #[error(
+        "There is nothing in this range: there are {calls} calls, counted from 0, and B is excluded."
+    )]
+    OutsideCalls {
+        /// How many there are.
+        calls: u64,
+    },
+    /// The run is not in the range of time that is to be drawn.
+    #[error(
+        "There is nothing in this range: the run is from {}.{:03} s to {}.{:03} s.",
+        from / 1000, from % 1000, to / 1000, to % 1000
+    )]
+    OutsideTime {
+        /// Milliseconds since the recording began, at the start.
+        from: u64,
+        /// The same at the end.
+        to: u64,
+    },
     /// A range of indexes begins after its end.
     #[error("The range '{0}' ends before it begins.")]
     Backwards(String),

@@ -87,7 +87,7 @@ pub struct Spike {
     pub most: u64,
     /// What was live half of the time, or more.
     pub usual: u64,
-    /// The site whose live bytes were most above those at the even points beside the peak, and how many.
+    /// The site of which most more lived at the peak than usual, and how many bytes.
     pub site: Option<(usize, u64)>,
 }
 
@@ -160,7 +160,7 @@ fn spike_of(account: &Account, line: &Timeline) -> Option<Spike> {
         by_index: line.axis() == Axis::Index,
         most: most_bytes,
         usual,
-        site: most(&account.sites, |site| above_neighbours(site, account.evens_before_peak)),
+        site: most(&account.sites, above_usual),
     })
 }
 
@@ -171,11 +171,11 @@ fn median(line: &Timeline) -> u64 {
     all.get(all.len() / 2).copied().unwrap_or(0)
 }
 
-/// How much more of a site was live at the peak than at the even points before and after it.
-fn above_neighbours(site: &Site, evens_before: usize) -> u64 {
-    let at = |place: Option<usize>| place.and_then(|p| site.deeds.at.get(p)).map_or(0, |l| l.bytes);
-    let beside = at(evens_before.checked_sub(1)).max(at(Some(evens_before)));
-    site.deeds.at_peak.bytes.saturating_sub(beside)
+/// How much more of a site was live at the peak than at half of the even points.
+fn above_usual(site: &Site) -> u64 {
+    let mut usual = evens(site).map(|load| load.bytes);
+    usual.sort_unstable();
+    site.deeds.at_peak.bytes.saturating_sub(usual[EIGHTHS / 2])
 }
 
 /// What of a site lived at the even points of the run.

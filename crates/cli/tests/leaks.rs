@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::leaks::{caller_of, growth, json, leaks, paced, recorded, text};
+use harness::leaks::{caller_of, dripping, growth, json, leaks, recorded, text};
 use harness::running::run;
 use harness::tape::{info, number};
 use harness::{heaptape, one_sentence, scratch};
@@ -114,7 +114,7 @@ fn of_a_killed_process_it_is_said_and_its_last_part_is_no_leak() {
 #[test]
 fn a_leak_is_seen_over_time_whatever_calls_came_before() {
     // A machine that stands still for a quarter of the run may keep it from growing then.
-    let mut tries = (0..10).map(|_| paced(&["drip"]));
+    let mut tries = (0..10).map(|_| dripping(&["leak"]));
     let recorded = tries.find(|recorded| {
         let drip = caller_of(&json(&recorded.tape, &[]), 5000, 150);
         assert_eq!(drip["axis"], "time");
@@ -129,7 +129,7 @@ fn a_leak_is_seen_over_time_whatever_calls_came_before() {
 
 #[test]
 fn a_table_that_is_made_at_once_does_not_grow_however_few_calls_come_after() {
-    let recorded = paced(&["table"]);
+    let recorded = dripping(&["table"]);
     let json = json(&recorded.tape, &[]);
     let table = caller_of(&json, 100, 2000);
     assert_eq!(table["axis"], "time");
@@ -140,7 +140,7 @@ fn a_table_that_is_made_at_once_does_not_grow_however_few_calls_come_after() {
 
 #[test]
 fn growth_is_that_of_the_process_which_left_most() {
-    let recorded = paced(&["children", "12"]);
+    let recorded = dripping(&["children", "12"]);
     let json = json(&recorded.tape, &[]);
     let kept = caller_of(&json, 700, 40 + 11 * 8);
     assert_eq!((growth(&kept).0, number(&kept, "/at_process")), ("steady", 1), "{kept}");

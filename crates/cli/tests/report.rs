@@ -95,16 +95,16 @@ impl Recount {
             if row.failed() {
                 return;
             }
-            let old = if row.is_release() { row.address } else { row.old_address };
-            if let Some((size, _)) = p.live.remove(&old) {
+            // By its birth: an address may be another block's before the realloc that gave it up has its event.
+            if let Some((size, _)) = row.birth.and_then(|birth| p.live.remove(&birth)) {
                 p.requested -= size;
                 p.freed += size;
-                if row.is_resize() && row.address != old && row.address != 0 {
+                if row.is_resize() && row.address != row.old_address && row.address != 0 {
                     p.copied += size.min(row.size);
                 }
             }
             if !row.is_release() && row.address != 0 {
-                p.live.insert(row.address, (row.size, row.slack));
+                p.live.insert(row.index, (row.size, row.slack));
                 p.requested += row.size;
                 p.made = (p.made.0 + row.size, p.made.1 + 1);
                 let module = p.by_module.entry(row.module.clone()).or_default();
@@ -281,4 +281,37 @@ fn names_of_any_kind_do_no_harm_to_a_terminal() {
     }
     tape.finish(None).expect("a tape");
     assert_harmless(&file);
+}
+
+#[test]
+fn growth_and_spikes_are_those_of_the_time_where_the_run_is_long_enough() {
+    let folder = scratch();
+    for (how, growth, spike) in
+        [("startup", false, false), ("slow", true, false), ("burst", false, true)]
+    {
+        let (tape, _) = recorded(folder.path(), "paced", &[how]);
+        let report = report(&tape);
+        assert_eq!(finding(&report, "growth").is_some(), growth, "{how}");
+        assert_eq!(finding(&report, "spike").is_some(), spike, "{how}");
+        if let Some(spike) = finding(&report, "spike") {
+            let caller = &report["callers"][spike["caller"].as_u64().expect("a caller") as usize];
+            assert_eq!(caller["function"], "burst");
+            assert_eq!(number(caller, "/at_peak/bytes"), 20_000_000);
+        }
+    }
+}
+
+#[test]
+fn processes_that_follow_one_another_do_not_live_together_for_certain() {
+    let folder = scratch();
+    let (tape, _) = recorded(folder.path(), "paced", &["turns"]);
+    let report = report(&tape);
+    let (lower, upper) =
+        (number(&report, "/peak/requested/lower"), number(&report, "/peak/requested/upper"));
+    // The block of one child, and what the parent and libc have.
+    assert!((1_000_000..1_200_000).contains(&lower) && lower <= upper, "{lower} to {upper}");
+    assert!(finding(&report, "spike").is_none(), "{report}");
+    let usable = number(&report, "/peak/usable/lower");
+    assert!(usable >= lower, "{usable}");
+    assert_eq!(report["all"]["peak"], report["peak"]["requested"]);
 }

@@ -35,11 +35,11 @@ pub(crate) fn recorded(how: &str) -> Recorded {
     panic!("a program of some milliseconds always took 256");
 }
 
-/// tests/programs/paced.c, recorded.
-pub(crate) fn paced(how: &[&str]) -> Recorded {
+/// tests/programs/drip.c, recorded.
+pub(crate) fn dripping(how: &[&str]) -> Recorded {
     let folder = scratch();
     let tape = folder.path().join("x.tape");
-    let program = program("paced");
+    let program = program("drip");
     let words = how.iter().map(OsStr::new);
     let command: Vec<_> = std::iter::once(program.as_os_str()).chain(words).collect();
     let outcome = run(&mut record(&tape, &[], &command));

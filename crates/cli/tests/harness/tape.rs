@@ -98,6 +98,7 @@ pub(crate) struct Row {
     pub(crate) align: u64,
     pub(crate) old_address: u64,
     pub(crate) old_size: u64,
+    pub(crate) birth: Option<u64>,
     pub(crate) module: String,
 }
 
@@ -165,6 +166,7 @@ impl Columns {
             align: number("align"),
             old_address: number("old_address"),
             old_size: number("old_size"),
+            birth: Some(text("birth")).filter(|t| !t.is_empty()).and_then(value),
             module: text("module").trim_matches('"').to_owned(),
         }
     }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use heaptape_tape::{LiveBlock, ProcessNumber, ProcessSummary, Summary, Tape};
+use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Summary, Tape};
 
 use crate::account::{EIGHTHS, evens};
 use crate::callers::Callers;
@@ -364,7 +364,7 @@ fn find_moments(
     own: &mut Joined,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
-    let life = process.started..moment::last_time(tape, process)?.max(process.started);
+    let life = process.started..last_sign(tape, process)?.max(process.started);
     let axis = axis_of(life.end - life.start);
     let moments = match axis {
         Axis::Index => Moments::Events(evens(&(0..process.events))),
@@ -386,4 +386,18 @@ fn find_moments(
         kept.made.join(site.deeds.made);
     }
     Ok(())
+}
+
+/// When a process ended; if it is not known to have, when it was last seen to live. One that waits makes no calls, but
+/// the kernel is asked for it.
+fn last_sign(tape: &Tape, process: &ProcessSummary) -> Result<u64, Error> {
+    let mut last = moment::last_time(tape, process)?;
+    if process.ended.is_none() {
+        for mark in tape.marks(process.number)? {
+            if let Mark::Sample(sample) = mark? {
+                last = last.max(sample.time);
+            }
+        }
+    }
+    Ok(last)
 }

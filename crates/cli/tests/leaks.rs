@@ -9,7 +9,7 @@ use harness::tape::{info, number};
 use harness::{heaptape, one_sentence, scratch};
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Note, NoteKind, Origin, ProcessEnd, ProcessNumber,
-    ProcessStart, Writer,
+    ProcessStart, Sample, Writer,
 };
 use serde_json::Value;
 use std::fs::{self, File};
@@ -247,6 +247,24 @@ fn the_last_moment_is_the_end_whichever_clock_is_ahead() {
         let expected = if last == 800 { "until" } else { "growing" };
         assert_eq!((&caller["axis"], growth(&caller).0), (&"time".into(), expected), "{last}");
     }
+}
+
+#[test]
+fn what_waits_where_the_tape_ends_was_there_all_the_time() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let mut tape = begin(&file);
+    let process = start(&mut tape, "prog");
+    for n in 1..=16 {
+        malloc(&mut tape, process, n << 12, 0);
+    }
+    let sample = Sample { time: 5000, ..Sample::default() };
+    tape.sample(process, &sample).expect("a sample");
+    tape.finish(None).expect("a tape");
+    let waiting = json(&file, &["--ignore-last", "0"]);
+    assert_eq!(waiting["processes"][0]["end"], "unfinished");
+    let caller = caller_of(&waiting, 24, 16);
+    assert_eq!((&caller["axis"], growth(&caller)), (&"time".into(), ("steady", 1)), "{caller}");
 }
 
 #[test]

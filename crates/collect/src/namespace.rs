@@ -140,7 +140,15 @@ impl Namespaces {
         if let Some(pid) = likely.into_iter().find(|&pid| is_it(pid, sought) == Some(true)) {
             return Found::Here(pid);
         }
-        let all = self.all.get_or_init(Census::take);
+        let is_old = self.all.get().is_some();
+        match self.find_in(self.all.get_or_init(Census::take), sought) {
+            // It may have begun since, even if that was in this very round.
+            Found::Absent if is_old => self.find_in(&Census::take(), sought),
+            found => found,
+        }
+    }
+
+    fn find_in(&self, all: &Census, sought: &Sought) -> Found {
         let mut found = if all.is_whole { Found::Absent } else { Found::Unsure };
         for &(pid, inner) in &all.processes {
             if sought.who.pid != 0 && sought.who.pid != inner {

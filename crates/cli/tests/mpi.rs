@@ -223,14 +223,16 @@ fn registration_caches_hear_of_every_unmapping_that_they_hear_of_without_us() {
 fn ranks_end_as_they_do_without_us_and_all_before_is_on_the_tape() {
     for job in jobs("ranks") {
         for mode in ["abort", "leave"] {
-            // MPICH's mpirun leaves with 9, or with 0 when the ranks were too quick for it; so the status
-            // must be one that it leaves with without us.
+            // The status must be one that mpirun leaves with without us. Where ranks leave by themselves, MPICH's
+            // leaves with 9, or with 0 when they were too quick for it, which is a matter of luck.
+            let is_luck = |code| job.mpi == "mpich" && mode == "leave" && matches!(code, 0 | 9);
             let plain = || job.run(How::Plain, 3, &[mode]).outcome.code();
             for how in [How::Outside, How::Joined] {
                 let left = job.run(how, 3, &[mode]);
                 let what = format!("{} {mode} {how:?}", job.mpi);
                 let code = left.outcome.code();
-                assert!((0..20).any(|_| plain() == code), "{what}: {code} is none of mpirun's own");
+                let is_its = is_luck(code) || (0..20).any(|_| plain() == code);
+                assert!(is_its, "{what}: {code} is none of mpirun's own");
                 let info = left.exact(&job, 3, &what);
                 let ended = |p: &Value| p["exit"]["code"].is_u64() || p["exit"]["signal"].is_u64();
                 let known = of_ranks(&info).filter(|p| ended(p)).count();

@@ -1,7 +1,7 @@
 //! What two moments differ in: of one tape, or of two.
 //!
 //! Each side is a list of figures by caller, bin or module, made elsewhere ([`live_by`], [`made_by`]); here they are
-//! set against each other. What is the same on both sides is for [`Same`] to say.
+//! set against each other. What is the same on both sides is for `Same` to say.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

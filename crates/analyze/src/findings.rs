@@ -17,7 +17,7 @@ pub enum Finding {
     /// for a fifth of the run at the most; of the time, where the run is long enough for its clock, or of the
     /// calls. Of several processes only what lived together for certain counts.
     Spike(Spike),
-    /// What lives grows all through the run (as [`growth`] has it), and is not freed at its end.
+    /// What lives grows all through the run (as [`mod@growth`] has it), and is not freed at its end.
     Growth(Growth),
     /// At least a third of the blocks, and at least a thousand, were freed before their thread's next
     /// allocation.

@@ -1,7 +1,7 @@
 //! The report on a tape: what stands out, then the tables it stands on.
 //!
 //! The figures come from the account and the overview of the tape; what comes out is a list of
-//! [`Part`](crate::document::Part)s, for a terminal or as Markdown.
+//! [`Part`]s, for a terminal or as Markdown.
 
 mod curves;
 mod headline;

@@ -330,8 +330,7 @@ impl Process {
             self.exit.code = self.said_code;
         }
         let end = ProcessEnd {
-            // Who said that it leaves had nothing to do afterwards that would not show.
-            time: if self.said_code.is_some() { self.time } else { time.max(self.time) },
+            time: time.max(self.time),
             code: self.exit.code,
             signal: self.exit.signal,
             threads: self.closed.threads,

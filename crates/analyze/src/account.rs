@@ -198,7 +198,7 @@ impl Account {
         self.bins.join(&survey.bins);
         self.lives.join(&survey.lives);
         self.reallocs.join(&survey.reallocs);
-        self.threads.extend((0..).zip(survey.threads).map(|(number, deeds)| Thread {
+        self.threads.extend(survey.threads.into_iter().map(|(number, deeds)| Thread {
             part,
             number,
             deeds,

@@ -28,6 +28,7 @@ pub mod live;
 pub mod lives;
 pub mod modules;
 pub mod moment;
+mod numbered;
 pub mod overview;
 pub mod processes;
 pub mod sites;

@@ -2,6 +2,8 @@
 //!
 //! It is told of births and deaths, and looks at nothing else.
 
+use crate::numbered::Numbered;
+
 /// A number of blocks and their requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
@@ -56,7 +58,7 @@ pub struct Lives {
     /// The last index at which a block can be born that outlives half of them.
     last: Option<u64>,
     /// The last allocation of each thread, by its number.
-    newest: Vec<u64>,
+    newest: Numbered<Option<u64>>,
     /// Blocks that ended, by the allocations since their own.
     pub by_age: [Load; CLASSES],
     /// Blocks that were freed before their thread's next allocation.
@@ -66,9 +68,6 @@ pub struct Lives {
     /// Blocks that were made in all.
     pub all: Load,
 }
-
-/// No allocation has this number.
-const NONE: u64 = u64::MAX;
 
 impl Lives {
     /// Those of a process that makes so many events.
@@ -84,16 +83,7 @@ impl Lives {
         if self.may_outlive(index) {
             self.long.add(size);
         }
-        match self.newest.get_mut(thread as usize) {
-            Some(newest) => *newest = ordinal,
-            None => self.another_thread(ordinal, thread),
-        }
-    }
-
-    #[cold]
-    fn another_thread(&mut self, ordinal: u64, thread: u32) {
-        self.newest.resize(thread as usize + 1, NONE);
-        self.newest[thread as usize] = ordinal;
+        *self.newest.at(thread) = Some(ordinal);
     }
 
     fn may_outlive(&self, birth: u64) -> bool {
@@ -112,7 +102,7 @@ impl Lives {
     /// Whether the allocation is still the last of its thread.
     #[inline]
     pub fn is_newest(&self, ordinal: u64, thread: u32) -> bool {
-        self.newest.get(thread as usize) == Some(&ordinal)
+        self.newest.get(thread) == Some(&Some(ordinal))
     }
 
     /// Blocks that ended within nine allocations of their own.

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::bins::Histogram;
 use crate::lives::{Lives, Load, least_age};
 use crate::modules::Modules;
+use crate::numbered::Numbered;
 use crate::sites::{Site, SiteTable};
 use crate::timeline::{Axis, Levels, Timeline};
 
@@ -134,8 +135,8 @@ pub struct Survey {
     pub lives: Lives,
     /// How reallocs went.
     pub reallocs: Reallocs,
-    /// What each thread did, by its number.
-    pub threads: Vec<ThreadDeeds>,
+    /// What each thread did, with its number.
+    pub threads: Vec<(u32, ThreadDeeds)>,
     /// What the kernel said, in order.
     pub kernel: Vec<KernelPoint>,
 }
@@ -236,6 +237,7 @@ const SHORT: u64 = least_age(2);
 struct Pass<'a> {
     survey: Survey,
     sites: SiteTable<'a>,
+    threads: Numbered<ThreadDeeds>,
     ahead: Ahead<'a>,
     /// The number of events after which is the peak.
     peak: u64,
@@ -278,6 +280,7 @@ impl<'a> Pass<'a> {
         Pass {
             survey,
             sites: SiteTable::new(modules, load),
+            threads: Numbered::default(),
             ahead: Ahead::new(&plan.moments),
             peak: plan.peak.unwrap_or(u64::MAX),
             levels,
@@ -326,11 +329,7 @@ impl<'a> Pass<'a> {
 
     #[inline]
     fn thread(&mut self, number: u32) -> &mut ThreadDeeds {
-        let number = number as usize;
-        if number >= self.survey.threads.len() {
-            self.survey.threads.resize(number + 1, ThreadDeeds::default());
-        }
-        &mut self.survey.threads[number]
+        self.threads.at(number)
     }
 
     #[inline]
@@ -428,6 +427,7 @@ impl<'a> Pass<'a> {
         }
         survey.over_time.finish();
         survey.sites = self.sites.finish();
+        survey.threads = self.threads.into_all().collect();
         self.survey
     }
 }

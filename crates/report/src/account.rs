@@ -11,7 +11,7 @@ mod tables;
 use heaptape_analyze::account::Account;
 use heaptape_analyze::findings::Finding;
 use heaptape_analyze::overview::Overview;
-use heaptape_analyze::sites::{Origin, Site};
+use heaptape_analyze::sites::Site;
 
 use crate::document::Part;
 use crate::text;
@@ -26,8 +26,6 @@ pub struct Figures<'a> {
     pub account: &'a Account,
     /// What stands out.
     pub findings: &'a [Finding],
-    /// How a caller is called.
-    pub name: &'a dyn Fn(&Origin) -> String,
     /// The rows of a table, at the most; 0 for all.
     pub top: usize,
     /// The width of plots, in columns.
@@ -36,7 +34,7 @@ pub struct Figures<'a> {
 
 impl Figures<'_> {
     fn site(&self, site: &Site) -> String {
-        (self.name)(&site.origin)
+        text::origin(&site.origin)
     }
 
     /// The name of the site at a place of the account's list.

@@ -12,7 +12,7 @@ use heaptape_analyze::sites::Origin;
 use heaptape_analyze::{ProcessSummary, findings};
 use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
-use heaptape_report::{document, json, text};
+use heaptape_report::{document, json};
 
 use super::{open, plot};
 use crate::args::Report;
@@ -58,7 +58,6 @@ fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
         overview: &overview,
         account: &account,
         findings: &findings,
-        name: &text::origin,
         top: args.top,
         width: usize::from(width),
     };

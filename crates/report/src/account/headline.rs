@@ -4,6 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use heaptape_analyze::account::{Account, Peak};
 use heaptape_analyze::findings::{Finding, Growth, Spike};
+use heaptape_analyze::lives::Load;
 use heaptape_analyze::timeline::Axis;
 
 use super::Figures;
@@ -141,24 +142,12 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
         Finding::Spike(spike) => self::spike(figures, spike),
         Finding::Growth(growth) => self::growth(figures, growth),
         Finding::Temporary { load, most } => {
-            let all = account.lives.all.blocks;
-            let words = format!(
-                "Temporary blocks: {} of {} ({}) were freed before their thread's next allocation",
-                Count(load.blocks),
-                text::counted(all, "block", "blocks"),
-                text::share(load.blocks, all)
-            );
-            ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+            let what = "Temporary blocks: ";
+            many(figures, what, *load, "were freed before their thread's next allocation", *most)
         }
         Finding::Short { load, most } => {
-            let all = account.lives.all.blocks;
-            let words = format!(
-                "Short-lived blocks: {} of {} ({}) ended within nine allocations of their own",
-                Count(load.blocks),
-                text::counted(all, "block", "blocks"),
-                text::share(load.blocks, all)
-            );
-            ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+            let what = "Short-lived blocks: ";
+            many(figures, what, *load, "ended within nine allocations of their own", *most)
         }
         Finding::Churn { made, peak, most } => {
             let words = format!(
@@ -204,22 +193,29 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
         ),
         Finding::Copies { copied, most } => {
             let words = format!("Reallocs that moved blocks copied up to {}", Size(*copied));
-            match most {
-                Some((place, bytes)) => {
-                    words + &format!("; {} of it in {}.", Size(*bytes), figures.site_at(*place))
-                }
-                None => words + ".",
-            }
+            ended(figures, words, most.map(|(place, bytes)| (place, Size(bytes).to_string())))
         }
     }
 }
 
-/// A sentence that ends with the caller that has most of what it is about.
+/// How many of all blocks are of a kind, and who made most of them.
+fn many(
+    figures: &Figures<'_>,
+    what: &str,
+    load: Load,
+    did: &str,
+    most: Option<(usize, u64)>,
+) -> String {
+    let all = figures.account.lives.all.blocks;
+    let (of, share) = (text::counted(all, "block", "blocks"), text::share(load.blocks, all));
+    let words = format!("{what}{} of {of} ({share}) {did}", Count(load.blocks));
+    ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+}
+
+/// A sentence that ends with the caller that has most of what it is about, and how much.
 fn ended(figures: &Figures<'_>, words: String, most: Option<(usize, String)>) -> String {
     match most {
-        Some((place, much)) => {
-            words + &format!("; {much} of them from {}.", figures.site_at(place))
-        }
+        Some((place, much)) => format!("{words}; {much} of this from {}.", figures.site_at(place)),
         None => words + ".",
     }
 }

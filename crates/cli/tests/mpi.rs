@@ -244,6 +244,32 @@ fn ranks_end_as_they_do_without_us_and_all_before_is_on_the_tape() {
 }
 
 #[test]
+fn ranks_with_an_allocator_of_the_users_are_recorded_exactly() {
+    let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    for name in [
+        "libjemalloc.so.2",
+        "libtcmalloc_minimal.so.4",
+        "libmimalloc.so.2.0",
+        "libtbbmalloc_proxy.so.2",
+    ] {
+        let mut paths = places.iter().map(|place| Path::new(place).join(name));
+        let Some(library) = paths.find(|path| path.exists()) else {
+            skip(&format!("{name} is not installed"));
+            continue;
+        };
+        for mut job in jobs("ranks") {
+            let library = library.display();
+            let words = match job.mpi {
+                "mpich" => vec!["-genv".to_owned(), "LD_PRELOAD".to_owned(), library.to_string()],
+                _ => vec!["-x".to_owned(), format!("LD_PRELOAD={library}")],
+            };
+            job.options.extend(words.into_iter().map(|word| &*word.leak()));
+            job.exact(2, &["exchange"]);
+        }
+    }
+}
+
+#[test]
 fn each_rank_leaves_with_its_own_status() {
     // Open MPI ends the others as soon as one has left with an error.
     let Some(job) = jobs("ranks").into_iter().find(|job| job.mpi == "mpich") else { return };

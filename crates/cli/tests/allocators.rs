@@ -4,33 +4,14 @@
 
 mod harness;
 
+use harness::allocators::{allocator, installed};
 use harness::compile::{library, program};
 use harness::running::{Outcome, run};
-use harness::{compare, heaptape, record, scratch, skip, tape, truth};
+use harness::{compare, heaptape, record, scratch, tape, truth};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// Debian's allocators for preloading.
-const ALLOCATORS: [&str; 5] = [
-    "libjemalloc.so.2",
-    "libtcmalloc_minimal.so.4",
-    "libtcmalloc.so.4",
-    "libmimalloc.so.2.0",
-    "libtbbmalloc_proxy.so.2",
-];
-
-/// Those of them that are installed.
-fn installed() -> Vec<PathBuf> {
-    let folder = Path::new("/usr/lib/x86_64-linux-gnu");
-    let (there, missing): (Vec<_>, Vec<_>) =
-        ALLOCATORS.iter().map(|name| folder.join(name)).partition(|path| path.exists());
-    for path in missing {
-        skip(&format!("{} is not installed", path.display()));
-    }
-    there
-}
 
 /// Runs a command with an allocator, and the same recorded: it must end as without heaptape, and the tape must tell
 /// exactly what the program says of itself.
@@ -165,9 +146,7 @@ fn an_allocator_without_usable_sizes_is_not_asked_for_them() {
 
 #[test]
 fn blocks_that_libc_made_for_an_allocator_without_pvalloc_are_asked_of_libc() {
-    let Some(jemalloc) = installed().into_iter().find(|path| path.ends_with(ALLOCATORS[0])) else {
-        return;
-    };
+    let Some(jemalloc) = allocator("libjemalloc.so.2") else { return };
     let program = program("pages");
     let plain = run(Command::new(&program).env("LD_PRELOAD", &jemalloc));
     let (outcome, info, slack) = recorded(jemalloc.as_os_str(), &[program.as_os_str()]);

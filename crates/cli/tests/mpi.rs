@@ -4,6 +4,7 @@
 
 mod harness;
 
+use harness::allocators::installed;
 use harness::compile::{mpi_program, program};
 use harness::running::{Outcome, Running, run, until};
 use harness::tape::{self, number};
@@ -245,18 +246,7 @@ fn ranks_end_as_they_do_without_us_and_all_before_is_on_the_tape() {
 
 #[test]
 fn ranks_with_an_allocator_of_the_users_are_recorded_exactly() {
-    let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
-    for name in [
-        "libjemalloc.so.2",
-        "libtcmalloc_minimal.so.4",
-        "libmimalloc.so.2.0",
-        "libtbbmalloc_proxy.so.2",
-    ] {
-        let mut paths = places.iter().map(|place| Path::new(place).join(name));
-        let Some(library) = paths.find(|path| path.exists()) else {
-            skip(&format!("{name} is not installed"));
-            continue;
-        };
+    for library in installed() {
         for mut job in jobs("ranks") {
             let library = library.display();
             let words = match job.mpi {

@@ -3,24 +3,15 @@
 
 mod harness;
 
+use harness::allocators::allocator;
 use harness::compile::program;
 use harness::running::run;
 use harness::tape::number;
-use harness::{record, scratch, skip, tape};
+use harness::{record, scratch, tape};
 use std::ffi::OsStr;
-use std::fs;
-use std::path::PathBuf;
-
-/// The file of a library, where it is installed.
-fn library(name: &str) -> Option<PathBuf> {
-    let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
-    folders.map(|folder| folder.path().join(name)).find(|file| file.exists())
-}
 
 fn runs_as_ever(allocator: &str) {
-    let Some(library) = library(allocator) else {
-        return skip(&format!("{allocator} is not installed"));
-    };
+    let Some(library) = self::allocator(allocator) else { return };
     let folder = scratch();
     let pages = program("pvallocated");
     let threads = "import threading; all = [threading.Thread(target=lambda: [bytes(n) for n in range(999)]) \

@@ -4,6 +4,7 @@
 // Each test binary uses its own part of this module.
 #![allow(dead_code, clippy::print_stderr)]
 
+pub(crate) mod allocators;
 pub(crate) mod compare;
 pub(crate) mod compile;
 pub(crate) mod leaks;

@@ -191,10 +191,7 @@ impl Account {
 
     fn add(&mut self, process: &ProcessSummary, survey: Survey, sites: &mut Joined) {
         let part = self.parts.len();
-        let levels = survey.end.levels;
-        self.end.requested += levels.requested;
-        self.end.usable += levels.usable;
-        self.end.blocks += levels.blocks;
+        self.end.join(&survey.end.levels);
         self.bins.join(&survey.bins);
         self.lives.join(&survey.lives);
         self.reallocs.join(&survey.reallocs);
@@ -241,16 +238,19 @@ fn span(tape: &Tape, chosen: &[ProcessSummary]) -> Result<Range<u64>, Error> {
 /// The middles of the eighths of a length: the processes of a job end one after the other, and at its end none
 /// is left.
 fn middles(range: &Range<u64>) -> Vec<u64> {
-    let (start, length) = (range.start, range.end - range.start);
-    let part = |n: u64| (u128::from(length) * u128::from(2 * n - 1) / (2 * EIGHTHS as u128)) as u64;
-    (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()
+    sixteenths(range, 1)
 }
 
-/// The even points of a length, the last of them its end.
+/// The ends of the eighths of a length, the last of them its own.
 pub(crate) fn evens(range: &Range<u64>) -> Vec<u64> {
-    let (start, length) = (range.start, range.end - range.start);
-    let part = |n: u64| (u128::from(length) * u128::from(n) / EIGHTHS as u128) as u64;
-    (1..=EIGHTHS as u64).map(|n| start + part(n)).collect()
+    sixteenths(range, 2)
+}
+
+/// Every second sixteenth of a length, from this one on.
+fn sixteenths(range: &Range<u64>, first: u64) -> Vec<u64> {
+    let (length, all) = (u128::from(range.end - range.start), 2 * EIGHTHS as u64);
+    let part = |n: u64| (length * u128::from(n) / u128::from(all)) as u64;
+    (first..=all).step_by(2).map(|n| range.start + part(n)).collect()
 }
 
 fn one(
@@ -453,6 +453,7 @@ mod tests {
     #[test]
     fn the_last_even_point_is_the_end() {
         assert_eq!(evens(&(0..80)), [10, 20, 30, 40, 50, 60, 70, 80]);
+        assert_eq!(middles(&(0..80)), [5, 15, 25, 35, 45, 55, 65, 75]);
         assert_eq!(evens(&(5..8)).last(), Some(&8));
         assert_eq!(evens(&(5..5)), [5; EIGHTHS]);
     }

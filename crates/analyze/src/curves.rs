@@ -157,7 +157,7 @@ pub fn draw(
         sources.iter().map(|source| run::range(source, wish.axis)).collect::<Result<_, _>>()?;
     let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
     let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
-    let whole = start..end.max(start + 1);
+    let whole = start..end.max(start.saturating_add(1));
     let part = part(&whole, wish)?;
     let mut runs = Vec::new();
     for (source, range) in sources.iter().zip(&ranges) {

@@ -144,7 +144,7 @@ fn spike_of(account: &Account, line: &Timeline) -> Option<Spike> {
     let usual = median(line);
     let top = steps.iter().enumerate().rev().max_by_key(|(_, step)| height(step))?.0;
     let most_bytes = height(&steps[top]);
-    if most_bytes < MIB / 16 || most_bytes < 2 * usual {
+    if most_bytes < MIB / 16 || most_bytes / 2 < usual {
         return None;
     }
     let half = usual + (most_bytes - usual) / 2;

@@ -55,6 +55,13 @@ pub struct Deeds {
 }
 
 impl Deeds {
+    /// Those of several sites together.
+    pub fn of<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Deeds {
+        let mut all = Deeds::default();
+        sites.into_iter().for_each(|site| all.join(&site.deeds));
+        all
+    }
+
     fn join(&mut self, other: &Deeds) {
         self.made.join(other.made);
         self.at_peak.join(other.at_peak);

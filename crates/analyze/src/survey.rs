@@ -389,8 +389,10 @@ impl<'a> Pass<'a> {
             _ => return,
         }
         let Some(old) = &resolved.block else { return };
-        reallocs.grown += event.size.saturating_sub(old.size);
-        reallocs.shrunk += old.size.saturating_sub(event.size);
+        let (grown, shrunk) =
+            (event.size.saturating_sub(old.size), old.size.saturating_sub(event.size));
+        reallocs.grown = reallocs.grown.saturating_add(grown);
+        reallocs.shrunk = reallocs.shrunk.saturating_add(shrunk);
         if resolved.effect == Effect::Moved {
             let copied = event.size.min(old.size);
             reallocs.copied = reallocs.copied.saturating_add(copied);

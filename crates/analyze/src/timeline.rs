@@ -35,7 +35,7 @@ impl Levels {
     }
 
     /// What is live elsewhere at the same moment comes to it.
-    fn join(&mut self, other: &Levels) {
+    pub(crate) fn join(&mut self, other: &Levels) {
         self.requested = self.requested.saturating_add(other.requested);
         self.usable = self.usable.saturating_add(other.usable);
         self.blocks = self.blocks.saturating_add(other.blocks);

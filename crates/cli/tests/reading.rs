@@ -230,3 +230,55 @@ fn several_tapes_are_told_one_after_the_other_and_a_bad_one_hides_no_other() {
     assert_eq!(documents.len(), 2);
     assert!(documents.iter().all(|d| d["schema"] == "heaptape.tape/1" && d["events"] == 4));
 }
+
+/// A tape of events whose numbers are no program's.
+fn impossible(file: &Path, seed: u64) {
+    const NUMBERS: [u64; 7] = [0, 1, 1 << 20, 1 << 47, i64::MAX as u64, u64::MAX - 1, u64::MAX];
+    let mut state = seed;
+    let mut below = move |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(0x5851_f42d);
+        (state >> 33) % n
+    };
+    let mut tape = begin(file);
+    for _ in 0..2 {
+        start(&mut tape);
+    }
+    for _ in 0..100 {
+        let mut number = || NUMBERS[below(7) as usize];
+        let (size, slack, thread, time, caller) =
+            (number(), number(), number() as u32, number(), number());
+        let call = Call::ALL[below(Call::ALL.len() as u64) as usize];
+        let old = if call.is_reallocation() { 16 * below(5) } else { 0 };
+        let (address, align) = (16 * below(5), 0);
+        let event = Event { call, thread, time, caller, address, size, slack, align, old };
+        tape.event(ProcessNumber(below(2) as u32), &event).expect("an event");
+    }
+    end(tape);
+}
+
+#[test]
+fn what_no_program_can_have_done_is_read_without_a_panic() {
+    let folder = scratch();
+    let (file, picture) = (folder.path().join("x.tape"), folder.path().join("x.svg"));
+    let picture = picture.to_str().expect("a path");
+    for seed in 0..12 {
+        impossible(&file, seed);
+        for words in [
+            &["report"][..],
+            &["report", "--markdown", "--process", "#0"],
+            &["report", "--json"],
+            &["report", "--plot", picture],
+            &["report", "--plot", picture, "--over", "index", "--log"],
+            &["leaks"],
+            &["leaks", "--json", "--ignore-last", "10%"],
+            &["live", "--at", "peak", "--by", "caller"],
+            &["events", "--histogram"],
+            &["export", "--to", "csv", "--table", "blocks"],
+            &["export", "--to", "parquet"],
+            &["info"],
+        ] {
+            let outcome = run(heaptape(words).arg(&file));
+            assert_eq!(outcome.code(), 0, "{words:?} of {seed}: {}", outcome.stderr_text());
+        }
+    }
+}

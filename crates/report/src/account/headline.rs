@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use heaptape_analyze::account::{Account, Peak};
 use heaptape_analyze::findings::{Finding, Growth, Spike};
 use heaptape_analyze::lives::Load;
+use heaptape_analyze::sites::Deeds;
 use heaptape_analyze::timeline::Axis;
 
 use super::Figures;
@@ -116,7 +117,7 @@ fn peak(figures: &Figures<'_>) -> String {
         }
         None => {
             let since = time.saturating_sub(account.time.start);
-            let (from, to) = (Millis(time), Millis(time + within));
+            let (from, to) = (Millis(time), Millis(time.saturating_add(within)));
             format!(
                 ", between {from} and {to} ({} of the run)",
                 text::share(since, account.duration())
@@ -125,7 +126,7 @@ fn peak(figures: &Figures<'_>) -> String {
     };
     let at_peak =
         |place: &usize| account.sites.get(*place).map_or(0, |site| site.deeds.at_peak.bytes);
-    let all: u64 = (0..account.sites.len()).map(|place| at_peak(&place)).sum();
+    let all = Deeds::of(&account.sites).at_peak.bytes;
     let most = (0..account.sites.len()).rev().max_by_key(at_peak).filter(|p| at_peak(p) > 0);
     match most {
         Some(place) => {

@@ -7,7 +7,7 @@ use heaptape_analyze::account::Held;
 use heaptape_analyze::bins::Traffic;
 use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::lives::{CLASSES, Load, least_age};
-use heaptape_analyze::sites::{self, Site};
+use heaptape_analyze::sites::{self, Deeds, Site};
 
 use super::Figures;
 use crate::document::{Part, Rows};
@@ -80,28 +80,21 @@ pub(super) fn made(figures: &Figures<'_>) -> Vec<Part> {
     ]);
     let made: Vec<&Site> =
         figures.account.sites.iter().filter(|site| site.deeds.made.blocks > 0).collect();
-    let mut all = (Load::default(), 0, 0);
-    for site in &made {
-        all.0.join(site.deeds.made);
-        all.1 += site.deeds.temporary.blocks;
-        all.2 += site.deeds.left.bytes;
-    }
-    let mut row = |made: Load, temporary: u64, left: u64, name: String| {
+    let all = Deeds::of(made.iter().copied());
+    let mut row = |deeds: &Deeds, name: String| {
+        let made = deeds.made;
         rows.row([
             Size(made.bytes).to_string(),
             Count(made.blocks).to_string(),
             Size(made.bytes.checked_div(made.blocks).unwrap_or(0)).to_string(),
-            text::share(temporary, made.blocks),
-            Size(left).to_string(),
+            text::share(deeds.temporary.blocks, made.blocks),
+            Size(deeds.left.bytes).to_string(),
             name,
         ]);
     };
     let shown = figures.first(&made);
-    for site in shown {
-        let deeds = &site.deeds;
-        row(deeds.made, deeds.temporary.blocks, deeds.left.bytes, figures.site(site));
-    }
-    row(all.0, all.1, all.2, "all".to_owned());
+    shown.iter().for_each(|site| row(&site.deeds, figures.site(site)));
+    row(&all, "all".to_owned());
     let mut parts = vec![Part::Heading("Made, by caller".to_owned()), Part::Table(rows)];
     parts.extend(figures.rest(shown.len(), made.len(), "callers"));
     parts

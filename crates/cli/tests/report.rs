@@ -315,3 +315,24 @@ fn processes_that_follow_one_another_do_not_live_together_for_certain() {
     assert!(usable >= lower, "{usable}");
     assert_eq!(report["all"]["peak"], report["peak"]["requested"]);
 }
+
+#[test]
+fn the_guide_shows_what_is_printed() {
+    let example = harness::root().join("docs/example");
+    let mut command =
+        heaptape(["report", "docs/example/planted.tape", "--sysroot", "docs/example"]);
+    let outcome = run(command.current_dir(harness::root()).env("COLUMNS", "100"));
+    assert_eq!(outcome.code(), 0, "{}: {}", example.display(), outcome.stderr_text());
+    let printed = String::from_utf8(outcome.stdout).expect("text");
+    let printed: Vec<&str> = printed.lines().map(str::trim_end).collect();
+    let guide = fs::read_to_string(harness::root().join("docs/guide.md")).expect("the guide");
+    let section = guide.split("\n## ").find(|text| text.starts_with("Read a tape in a minute"));
+    let shown = section.expect("a section").lines().filter_map(|line| line.strip_prefix("    "));
+    let shown: Vec<&str> = shown
+        .filter(|line| !line.starts_with("$ ") && !line.starts_with("heaptape ") && *line != "…")
+        .collect();
+    assert!(shown.len() > 30, "{shown:?}");
+    for line in shown {
+        assert!(printed.contains(&line), "{line:?} is in the guide, and not printed");
+    }
+}

@@ -157,7 +157,11 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
                 text::counted(made.blocks, "block", "blocks"),
                 text::bounds(*peak)
             );
-            ended(figures, words, most.map(|(place, bytes)| (place, Size(bytes).to_string())))
+            ended(
+                figures,
+                words,
+                most.map(|(place, bytes)| (place, format!("{} of it", Size(bytes)))),
+            )
         }
         Finding::Left { load, most } => {
             let words = format!(
@@ -194,7 +198,11 @@ fn sentence(figures: &Figures<'_>, finding: &Finding) -> String {
         ),
         Finding::Copies { copied, most } => {
             let words = format!("Reallocs that moved blocks copied up to {}", Size(*copied));
-            ended(figures, words, most.map(|(place, bytes)| (place, Size(bytes).to_string())))
+            ended(
+                figures,
+                words,
+                most.map(|(place, bytes)| (place, format!("{} of it", Size(bytes)))),
+            )
         }
     }
 }
@@ -210,13 +218,13 @@ fn many(
     let all = figures.account.lives.all.blocks;
     let (of, share) = (text::counted(all, "block", "blocks"), text::share(load.blocks, all));
     let words = format!("{what}{} of {of} ({share}) {did}", Count(load.blocks));
-    ended(figures, words, most.map(|(place, blocks)| (place, Count(blocks).to_string())))
+    ended(figures, words, most.map(|(place, blocks)| (place, format!("{} of them", Count(blocks)))))
 }
 
 /// A sentence that ends with the caller that has most of what it is about, and how much.
 fn ended(figures: &Figures<'_>, words: String, most: Option<(usize, String)>) -> String {
     match most {
-        Some((place, much)) => format!("{words}; {much} of this from {}.", figures.site_at(place)),
+        Some((place, much)) => format!("{words}; {much} from {}.", figures.site_at(place)),
         None => words + ".",
     }
 }
@@ -244,13 +252,13 @@ fn growth(figures: &Figures<'_>, growth: &Growth) -> String {
     let half = growth.levels[growth.levels.len() / 2 - 1];
     let account = figures.account;
     // Of several processes the even points are the middles of the eighths.
-    let (of, early, middle, late) = match (account.parts.len(), account.axis) {
-        (1, Axis::Time) => ("run", "an eighth", "half", "at the end"),
-        (1, Axis::Index) => ("calls", "an eighth", "half", "at the end"),
-        _ => ("run", "a sixteenth", "seven sixteenths", "shortly before the end"),
+    let (of, it, early, middle, late) = match (account.parts.len(), account.axis) {
+        (1, Axis::Time) => ("run", "it", "an eighth", "half", "at the end"),
+        (1, Axis::Index) => ("calls", "them", "an eighth", "half", "at the end"),
+        _ => ("run", "it", "a sixteenth", "seven sixteenths", "shortly before the end"),
     };
     let words = format!(
-        "It grows all through the {of}: {} lived after {early} of it, {} after {middle}, {} {late}",
+        "It grows all through the {of}: {} lived after {early} of {it}, {} after {middle}, {} {late}",
         Size(first),
         Size(half),
         Size(last)

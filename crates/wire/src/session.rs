@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 
@@ -79,6 +79,7 @@ pub struct Session {
     pub version: AtomicU32,
     state: AtomicU32,
     stamp: AtomicU32,
+    counts: AtomicU32,
     /// A number that no other session has.
     name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
@@ -129,6 +130,17 @@ impl Session {
         self.tsc_per_ms.store(tsc_per_ms.max(1), Ordering::Relaxed);
         self.state.store(OPEN, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Collector: heap calls are counted in the [ledger](crate::ledger) that lies behind the arena, and not
+    /// recorded. Before the session is opened.
+    pub fn set_counting(&self) {
+        self.counts.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether heap calls are counted and not recorded.
+    pub fn is_counting(&self) -> bool {
+        self.counts.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the header is one that this version can join.

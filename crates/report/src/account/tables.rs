@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 
 use heaptape_analyze::account::Held;
 use heaptape_analyze::bins::Traffic;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::lives::{CLASSES, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Site};
+use heaptape_ledger::Bounds;
 
 use super::Figures;
 use crate::document::{Part, Rows};

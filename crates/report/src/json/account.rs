@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use heaptape_analyze::Call;
 use heaptape_analyze::account::{Account, Held, Part};
 use heaptape_analyze::bins::Traffic;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::findings::Finding;
 use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};
 use heaptape_analyze::survey::{Point, Reallocs};
 use heaptape_analyze::timeline::{Extent, Levels, Timeline};
+use heaptape_ledger::Bounds;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 

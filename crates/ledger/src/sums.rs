@@ -1,0 +1,126 @@
+//! What the threads of a process counted, added up.
+
+use heaptape_wire::atomic::{AtomicU64, Ordering};
+use heaptape_wire::bin::BINS;
+use heaptape_wire::ledger::{self, MODULES, Sheet};
+
+use crate::Bounds;
+
+/// What went in and out of one class. Sizes are requested bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Successful allocations, reallocs among them.
+    pub count: u64,
+    /// Their sizes; a realloc adds its new size.
+    pub total: u64,
+    /// Sizes of released blocks; a realloc adds its old size.
+    pub freed: u64,
+    /// The largest that [`current`](Traffic::current) was.
+    pub peak: Bounds,
+}
+
+impl Traffic {
+    /// Sizes of the blocks that live.
+    pub fn current(&self) -> u64 {
+        self.total.saturating_sub(self.freed)
+    }
+
+    /// Adds what another thread counted, or another process.
+    pub fn join(&mut self, other: &Traffic) {
+        self.count = self.count.saturating_add(other.count);
+        self.total = self.total.saturating_add(other.total);
+        self.freed = self.freed.saturating_add(other.freed);
+        self.peak.join_peak(other.peak);
+    }
+
+    fn read(words: &ledger::Traffic) -> Traffic {
+        let [count, total, freed, peak] =
+            [&words.count, &words.total, &words.freed, &words.peak].map(load);
+        Traffic { count, total, freed, peak: Bounds::exact(peak) }
+    }
+}
+
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// What threads counted, added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// Successful allocations, reallocs among them.
+    pub allocations: u64,
+    /// Blocks released, reallocs among them.
+    pub frees: u64,
+    /// Allocations that failed, refused ones among them.
+    pub failed: u64,
+    /// Releases of blocks whose size was not known.
+    pub unknown: u64,
+    /// Requested bytes that were allocated, and released.
+    pub requested: [u64; 2],
+    /// Usable bytes that were allocated, and released.
+    pub usable: [u64; 2],
+    /// By the caller's module, by its number in the process.
+    pub modules: Vec<Traffic>,
+    /// By size class: see [`heaptape_wire::bin`].
+    pub bins: Vec<Traffic>,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums {
+            allocations: 0,
+            frees: 0,
+            failed: 0,
+            unknown: 0,
+            requested: [0; 2],
+            usable: [0; 2],
+            modules: vec![Traffic::default(); MODULES],
+            bins: vec![Traffic::default(); BINS],
+        }
+    }
+}
+
+impl Sums {
+    /// What one thread has counted by now.
+    pub fn read(sheet: &Sheet) -> Sums {
+        Sums {
+            allocations: load(&sheet.allocations),
+            frees: load(&sheet.frees),
+            failed: load(&sheet.failed),
+            unknown: load(&sheet.unknown),
+            requested: [load(&sheet.allocated), load(&sheet.freed)],
+            usable: sheet.usable.each_ref().map(load),
+            modules: sheet.modules.iter().map(Traffic::read).collect(),
+            bins: sheet.bins.iter().map(Traffic::read).collect(),
+        }
+    }
+
+    /// Adds what another thread has counted.
+    pub fn join(&mut self, other: &Sums) {
+        let pairs = [
+            (&mut self.allocations, other.allocations),
+            (&mut self.frees, other.frees),
+            (&mut self.failed, other.failed),
+            (&mut self.unknown, other.unknown),
+        ];
+        let bytes = self.requested.iter_mut().zip(other.requested);
+        let usable = self.usable.iter_mut().zip(other.usable);
+        for (sum, more) in pairs.into_iter().chain(bytes).chain(usable) {
+            *sum = sum.saturating_add(more);
+        }
+        let modules = self.modules.iter_mut().zip(&other.modules);
+        let bins = self.bins.iter_mut().zip(&other.bins);
+        modules.chain(bins).for_each(|(sum, more)| sum.join(more));
+    }
+
+    /// Requested bytes of the blocks that live, those that a fork brought along not counted. (A block
+    /// that one thread made and another released is in the sums of both.)
+    pub fn live(&self) -> u64 {
+        self.requested[0].saturating_sub(self.requested[1])
+    }
+
+    /// Usable bytes of them.
+    pub fn live_usable(&self) -> u64 {
+        self.usable[0].saturating_sub(self.usable[1])
+    }
+}

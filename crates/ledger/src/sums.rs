@@ -25,12 +25,29 @@ impl Traffic {
         self.total.saturating_sub(self.freed)
     }
 
-    /// Adds what another thread counted, or another process.
+    /// Adds what another process counted.
     pub fn join(&mut self, other: &Traffic) {
+        let peak = (self.peak, other.peak);
+        self.add(other);
+        self.peak = peak.0;
+        self.peak.join_peak(peak.1);
+    }
+
+    /// Adds what another thread of the same process counted. Each may have released blocks that the other
+    /// made: when one stood at its peak, the other may have stood as far below nothing as it has ever
+    /// released.
+    fn join_thread(&mut self, other: &Traffic) {
+        let mine = self.peak.lower.saturating_sub(other.freed);
+        let its = other.peak.lower.saturating_sub(self.freed);
+        let upper = self.peak.upper.saturating_add(other.peak.upper);
+        self.add(other);
+        self.peak = Bounds { lower: mine.max(its).max(self.current()).min(upper), upper };
+    }
+
+    fn add(&mut self, other: &Traffic) {
         self.count = self.count.saturating_add(other.count);
         self.total = self.total.saturating_add(other.total);
         self.freed = self.freed.saturating_add(other.freed);
-        self.peak.join_peak(other.peak);
     }
 
     fn read(words: &ledger::Traffic) -> Traffic {
@@ -95,8 +112,20 @@ impl Sums {
         }
     }
 
-    /// Adds what another thread has counted.
+    /// What the threads of one process have counted.
+    pub fn of_threads<'a>(sheets: impl IntoIterator<Item = &'a Sheet>) -> Sums {
+        let mut sheets = sheets.into_iter();
+        let mut sums = sheets.next().map(Sums::read).unwrap_or_default();
+        sheets.for_each(|sheet| sums.join_with(&Sums::read(sheet), Traffic::join_thread));
+        sums
+    }
+
+    /// Adds what another process has counted.
     pub fn join(&mut self, other: &Sums) {
+        self.join_with(other, Traffic::join);
+    }
+
+    fn join_with(&mut self, other: &Sums, join: impl Fn(&mut Traffic, &Traffic)) {
         let pairs = [
             (&mut self.allocations, other.allocations),
             (&mut self.frees, other.frees),
@@ -110,7 +139,7 @@ impl Sums {
         }
         let modules = self.modules.iter_mut().zip(&other.modules);
         let bins = self.bins.iter_mut().zip(&other.bins);
-        modules.chain(bins).for_each(|(sum, more)| sum.join(more));
+        modules.chain(bins).for_each(|(sum, more)| join(sum, more));
     }
 
     /// Requested bytes of the blocks that live, those that a fork brought along not counted. (A block
@@ -122,5 +151,34 @@ impl Sums {
     /// Usable bytes of them.
     pub fn live_usable(&self) -> u64 {
         self.usable[0].saturating_sub(self.usable[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(total: u64, freed: u64, peak: u64) -> Traffic {
+        Traffic { count: 1, total, freed, peak: Bounds::exact(peak) }
+    }
+
+    #[test]
+    fn the_peak_of_threads_that_free_for_each_other_is_no_more_than_was_there() {
+        // One makes a thousand blocks of a mebibyte, the other releases each at once.
+        let mut sum = traffic(1000 << 20, 0, 1000 << 20);
+        sum.join_thread(&traffic(0, 1000 << 20, 0));
+        assert_eq!(sum.peak, Bounds { lower: 0, upper: 1000 << 20 });
+        assert_eq!(sum.current(), 0);
+        // What one holds alone, it holds whatever the other does.
+        let mut sum = traffic(96, 0, 96);
+        sum.join_thread(&traffic(10, 10, 10));
+        assert_eq!(sum.peak, Bounds { lower: 96, upper: 106 });
+    }
+
+    #[test]
+    fn processes_hold_their_own() {
+        let mut sum = traffic(96, 96, 96);
+        sum.join(&traffic(50, 50, 40));
+        assert_eq!((sum.peak, sum.count), (Bounds { lower: 96, upper: 136 }, 2));
     }
 }

@@ -9,6 +9,7 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
+use crate::counting;
 use crate::early::{early_size, is_early};
 use crate::following::following;
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
@@ -54,13 +55,22 @@ pub fn record(
 
 unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().malloc)(size) };
+    let make = || unsafe { (next().malloc)(size) };
+    if counting::is_on() {
+        return counting::allocate(size, caller, next().sizes.malloc, make);
+    }
+    let block = make();
     record(Call::Malloc, block, size, 0, caller, next().sizes.malloc)
 }
 
 unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().calloc)(count, size) };
+    let make = || unsafe { (next().calloc)(count, size) };
+    if counting::is_on() {
+        let bytes = count.saturating_mul(size);
+        return counting::allocate(bytes, caller, next().sizes.malloc, make);
+    }
+    let block = make();
     record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc)
 }
 
@@ -89,6 +99,10 @@ unsafe extern "C" fn reallocarray_entry(
     // libc's own would call `realloc`, and that would be a second event.
     match count.checked_mul(size) {
         Some(size) => reallocate(Call::Reallocarray, old, size, caller),
+        None if counting::is_on() => {
+            set_errno(ENOMEM);
+            counting::fail()
+        }
         None => {
             set_errno(ENOMEM);
             record_reallocation(
@@ -108,6 +122,9 @@ unsafe extern "C" fn reallocarray_entry(
 fn reallocate(call: Call, old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if is_early(old) {
         return reallocate_early(old, size, caller);
+    }
+    if counting::is_on() {
+        return counting::reallocate(old, size, caller);
     }
     let begun = !old.is_null() && thread::begin_reallocation(old as u64);
     // SAFETY: forwarded as the program asked.
@@ -170,25 +187,40 @@ unsafe extern "C" fn free_aligned_sized_entry(
 #[inline(always)]
 pub fn release(call: Call, block: *mut u8, caller: usize) {
     if block.is_null() {
-        thread::free_null();
+        if !counting::is_on() {
+            thread::free_null();
+        }
         return;
     }
     if is_early(block) {
         return;
     }
     // SAFETY: forwarded as the program asked.
-    unsafe { thread::release(call, block, caller, next().free) }
+    unsafe {
+        if counting::is_on() {
+            return counting::release(block, |block| (next().free)(block));
+        }
+        thread::release(call, block, caller, next().free)
+    }
 }
 
 unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().memalign)(align, size) };
+    let make = || unsafe { (next().memalign)(align, size) };
+    if counting::is_on() {
+        return counting::allocate(size, caller, next().sizes.memalign, make);
+    }
+    let block = make();
     record(Call::Memalign, block, size, align, caller, next().sizes.memalign)
 }
 
 unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().aligned_alloc)(align, size) };
+    let make = || unsafe { (next().aligned_alloc)(align, size) };
+    if counting::is_on() {
+        return counting::allocate(size, caller, next().sizes.aligned_alloc, make);
+    }
+    let block = make();
     record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc)
 }
 
@@ -198,24 +230,38 @@ unsafe extern "C" fn posix_memalign_entry(
     size: usize,
     caller: usize,
 ) -> c_int {
+    let mut error = ENOMEM;
     // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
-    let (error, block) = unsafe {
-        let error = (next().posix_memalign)(out, align, size);
-        (error, if error == 0 { *out } else { core::ptr::null_mut() })
+    let make = || unsafe {
+        error = (next().posix_memalign)(out, align, size);
+        if error == 0 { *out } else { core::ptr::null_mut() }
     };
+    if counting::is_on() {
+        counting::allocate(size, caller, next().sizes.posix_memalign, make);
+        return error;
+    }
+    let block = make();
     record(Call::PosixMemalign, block, size, align, caller, next().sizes.posix_memalign);
     error
 }
 
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().valloc)(size) };
+    let make = || unsafe { (next().valloc)(size) };
+    if counting::is_on() {
+        return counting::allocate(size, caller, next().sizes.valloc, make);
+    }
+    let block = make();
     record(Call::Valloc, block, size, 0, caller, next().sizes.valloc)
 }
 
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
-    let block = unsafe { (next().pvalloc)(size) };
+    let make = || unsafe { (next().pvalloc)(size) };
+    if counting::is_on() {
+        return counting::allocate(size, caller, next().sizes.pvalloc, make);
+    }
+    let block = make();
     record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc)
 }
 

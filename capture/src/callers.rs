@@ -50,7 +50,8 @@ pub fn module_of(caller: usize) -> usize {
 /// Multiplicative hashing, as in the collector's maps.
 #[inline(always)]
 fn place(caller: usize) -> usize {
-    (caller as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - REMEMBERED.trailing_zeros())
+    (caller as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
+        >> (64 - REMEMBERED.trailing_zeros())
 }
 
 #[cold]
@@ -67,7 +68,8 @@ fn find(caller: usize) -> Option<usize> {
     if address == 0 {
         return None;
     }
-    let mut object = Object { flags: 0, start: 0, end: 0, link_map: core::ptr::null(), _rest: [0; 8] };
+    let mut object =
+        Object { flags: 0, start: 0, end: 0, link_map: core::ptr::null(), _rest: [0; 8] };
     // SAFETY: the type of this function, which writes into the object.
     let found = unsafe { core::mem::transmute::<usize, Find>(address)(caller, &raw mut object) };
     if found != 0 || object.link_map.is_null() {

@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
 use heaptape_wire::atomic::AtomicU64;
 use heaptape_wire::bin::bin_of;
-use heaptape_wire::budget::Purse;
 use heaptape_wire::ledger::{Account, Ledger, Sheet, Traffic};
+use heaptape_wire::purse::Purse;
 
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::slot::ThreadSlot;
@@ -230,7 +230,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     // What the old block had can only be asked before.
     // SAFETY: a live block.
-    let usable = if known.is_some() { unsafe { ask(old) } as u64 } else { 0 };
+    let usable = known.map_or(0, |_| unsafe { ask(old) } as u64);
     let block = make();
     if block.is_null() && size > 0 {
         spending::refund(lane, more);

@@ -232,7 +232,7 @@ unsafe extern "C" fn posix_memalign_entry(
 ) -> c_int {
     let mut error = ENOMEM;
     // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
-    let make = || unsafe {
+    let mut make = || unsafe {
         error = (next().posix_memalign)(out, align, size);
         if error == 0 { *out } else { core::ptr::null_mut() }
     };

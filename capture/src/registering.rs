@@ -12,10 +12,10 @@ use heaptape_wire::session::{Refusal, Why};
 use crate::arch::{self, syscall};
 use crate::arena::{arena, open, private};
 use crate::environment::variable;
-use crate::{counting, forks, sheets};
 use crate::lifecycle::{STATE, is_sandboxed, own_thread};
 use crate::patience::Patience;
 use crate::thread::{STAMPING, UNSTAMPED};
+use crate::{counting, forks, sheets};
 
 /// How long a process waits for another one to end when all slots are taken.
 const FULL_MS: u64 = 200;

@@ -12,11 +12,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use heaptape_wire::budget::Purse;
 use heaptape_wire::chunk::{ChunkHeader, HEADER_BYTES, Owner};
 use heaptape_wire::event::{MAX_EVENT_WORDS, Put, put_time};
 use heaptape_wire::ledger::Sheet;
 use heaptape_wire::process::THREADS;
+use heaptape_wire::purse::Purse;
 
 use crate::arch;
 use crate::arena::{arena, clock, private, thread_place};

@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
-use heaptape_wire::budget::{Machine, Purse};
+use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::SHEETS;
+use heaptape_wire::purse::Purse;
 
 use crate::arch::{self, syscall};
 use crate::counting::{self, Lane, ledger};

@@ -16,8 +16,9 @@
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
-use crate::budget::{Budget, Purse};
+use crate::budget::Budget;
 use crate::process::SLOTS;
+use crate::purse::Purse;
 use crate::session::ARENA_BYTES;
 
 /// Where the ledger begins in the session's file.

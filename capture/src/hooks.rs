@@ -9,11 +9,10 @@ use core::ffi::c_int;
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch::with_caller;
-use crate::counting;
 use crate::early::{early_size, is_early};
 use crate::following::following;
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
-use crate::{operators, thread};
+use crate::{counted, counting, operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
 with_caller!(calloc, 2, calloc_entry);
@@ -54,23 +53,20 @@ pub fn record(
 }
 
 unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().malloc)(size) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.malloc, make);
+        return counted::malloc(size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().malloc)(size) };
     record(Call::Malloc, block, size, 0, caller, next().sizes.malloc)
 }
 
 unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().calloc)(count, size) };
     if counting::is_on() {
-        let bytes = count.saturating_mul(size);
-        return counting::allocate(bytes, caller, next().sizes.malloc, make);
+        return counted::calloc(count, size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().calloc)(count, size) };
     record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc)
 }
 
@@ -198,29 +194,27 @@ pub fn release(call: Call, block: *mut u8, caller: usize) {
     // SAFETY: forwarded as the program asked.
     unsafe {
         if counting::is_on() {
-            return counting::release(block, |block| (next().free)(block));
+            return counted::free(block);
         }
         thread::release(call, block, caller, next().free)
     }
 }
 
 unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().memalign)(align, size) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.memalign, make);
+        return counted::memalign(align, size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().memalign)(align, size) };
     record(Call::Memalign, block, size, align, caller, next().sizes.memalign)
 }
 
 unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().aligned_alloc)(align, size) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.aligned_alloc, make);
+        return counted::aligned_alloc(align, size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().aligned_alloc)(align, size) };
     record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc)
 }
 
@@ -230,38 +224,34 @@ unsafe extern "C" fn posix_memalign_entry(
     size: usize,
     caller: usize,
 ) -> c_int {
-    let mut error = ENOMEM;
-    // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
-    let mut make = || unsafe {
-        error = (next().posix_memalign)(out, align, size);
-        if error == 0 { *out } else { core::ptr::null_mut() }
-    };
     if counting::is_on() {
-        counting::allocate(size, caller, next().sizes.posix_memalign, make);
-        return error;
+        // SAFETY: forwarded as the program asked.
+        return unsafe { counted::posix_memalign(out, align, size, caller) };
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
+    let (error, block) = unsafe {
+        let error = (next().posix_memalign)(out, align, size);
+        (error, if error == 0 { *out } else { core::ptr::null_mut() })
+    };
     record(Call::PosixMemalign, block, size, align, caller, next().sizes.posix_memalign);
     error
 }
 
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().valloc)(size) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.valloc, make);
+        return counted::valloc(size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().valloc)(size) };
     record(Call::Valloc, block, size, 0, caller, next().sizes.valloc)
 }
 
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: forwarded as the program asked.
-    let make = || unsafe { (next().pvalloc)(size) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.pvalloc, make);
+        return counted::pvalloc(size, caller);
     }
-    let block = make();
+    // SAFETY: forwarded as the program asked.
+    let block = unsafe { (next().pvalloc)(size) };
     record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc)
 }
 

@@ -22,6 +22,7 @@ mod asking;
 mod begin;
 mod callers;
 mod children;
+mod counted;
 mod counting;
 mod early;
 mod environment;

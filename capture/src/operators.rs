@@ -13,12 +13,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use heaptape_wire::event::Call;
 
 use crate::arch::{operator_new, with_caller};
-use crate::counting;
 use crate::following::Following;
 use crate::hooks::{record, release, slack};
 use crate::next::{UsableSize, next, symbol_of};
 use crate::owner;
 use crate::shortage::{self, OPERATOR_BYTES};
+use crate::{counted, counting};
 
 /// Forms of the operators that are made of one another.
 struct Family {
@@ -89,24 +89,22 @@ pub fn look_around() {
 
 /// What the plain forms ask for.
 fn make_plain(size: usize, caller: usize) -> *mut u8 {
-    // SAFETY: an allocation like any other; `new` of nothing is a block, too.
-    let make = || unsafe { (next().malloc)(size.max(1)) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.malloc, make);
+        return counted::new(size, caller);
     }
-    let block = make();
+    // SAFETY: an allocation like any other; `new` of nothing is a block, too.
+    let block = unsafe { (next().malloc)(size.max(1)) };
     made(block, size, 0, caller, next().sizes.malloc)
 }
 
 /// What the aligned forms ask for.
 fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
     let whole = size.max(1).checked_next_multiple_of(align.max(1)).unwrap_or(usize::MAX);
-    // SAFETY: as above.
-    let make = || unsafe { (next().aligned_alloc)(align, whole) };
     if counting::is_on() {
-        return counting::allocate(size, caller, next().sizes.aligned_alloc, make);
+        return counted::new_aligned(size, align, whole, caller);
     }
-    let block = make();
+    // SAFETY: as above.
+    let block = unsafe { (next().aligned_alloc)(align, whole) };
     made(block, size, align, caller, next().sizes.aligned_alloc)
 }
 

@@ -245,8 +245,9 @@ fn new_leaf(directory: *mut Directory, address: usize) -> Option<&'static Leaf> 
     let leaf = match place.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         Err(theirs) => {
-            // SAFETY: just mapped, and nobody has seen it. (A spare one is lost.)
+            // (A spare one is lost.)
             if !lifecycle::is_sandboxed() {
+                // SAFETY: just mapped, and nobody has seen it.
                 unsafe { syscall(arch::SYS_MUNMAP, [fresh as usize, LEAF_BYTES, 0, 0, 0, 0]) };
             }
             theirs

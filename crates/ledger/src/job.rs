@@ -44,6 +44,15 @@ pub struct Charged {
     pub reserve: u64,
 }
 
+impl Charged {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        let rows = [self.mappings, self.shared, self.data, self.stacks, self.mpi_runtime];
+        let rows = rows.into_iter().chain([self.reserve]);
+        rows.fold(self.heap, u64::saturating_add)
+    }
+}
+
 /// The first request that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstRefusal {

@@ -25,6 +25,11 @@ impl Traffic {
         self.total.saturating_sub(self.freed)
     }
 
+    /// Whether anything came or went.
+    pub fn is_used(&self) -> bool {
+        self.count > 0 || self.freed > 0
+    }
+
     /// Adds what another process counted.
     pub fn join(&mut self, other: &Traffic) {
         let peak = (self.peak, other.peak);

@@ -118,14 +118,19 @@ impl Counter {
     /// Looks at all that runs.
     pub(crate) fn look(&mut self, arena: &mut SharedArena, processes: &[Process], live: &[usize]) {
         let taken = arena.sheets();
-        let holders: Vec<Holder> = live.iter().map(|&i| holder(i, &processes[i])).collect();
+        self.look_at(taken, processes, live);
+        self.settle(processes, taken);
+        self.treasury.mend(taken);
+        self.look_for_refusals(processes);
+    }
+
+    /// Keeps what these processes hold at this moment, and all together.
+    fn look_at(&mut self, taken: usize, processes: &[Process], places: &[usize]) {
+        let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
         self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
         self.take_in(&holders, &held);
         self.raise(&held);
-        self.settle(processes, taken);
-        self.treasury.mend(taken);
-        self.look_for_refusals(processes);
     }
 
     /// Keeps what was seen of each process.
@@ -194,20 +199,20 @@ impl Counter {
         self.treasury.give_back(freed, taken);
     }
 
-    /// A process is gone, or is another program now: adds it up, and takes back what it had.
+    /// A process is gone, or is another program now: adds it up, and takes back what it had. The `others`
+    /// are running.
     pub(crate) fn end(
         &mut self,
         arena: &mut SharedArena,
         processes: &[Process],
-        place: usize,
+        (place, others): (usize, &[usize]),
         time: u64,
     ) {
         // Its account is about to be another's.
         self.look_for_refusals(processes);
         let (taken, process) = (arena.sheets(), &processes[place]);
-        let holder = holder(place, process);
-        let held = self.holdings.look(self.ledger, taken, &[holder]);
-        self.take_in(&[holder], &held);
+        let all: Vec<usize> = others.iter().copied().chain([place]).collect();
+        self.look_at(taken, processes, &all);
         let is_its = |sheet: &usize| {
             let owner = self.ledger.sheet(*sheet).owner();
             owner.is_some_and(|(slot, _)| slot == u32::from(process.slot))
@@ -298,7 +303,9 @@ impl Recorder {
             };
             let all: Vec<Sampled> = self.live.iter().filter_map(sampled).collect();
             let session = self.arena.arena().session();
-            counter.usage.sample(&all, now, || session.beat());
+            if !all.is_empty() {
+                counter.usage.sample(&all, now, || session.beat());
+            }
         }
     }
 }

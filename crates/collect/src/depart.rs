@@ -109,7 +109,7 @@ impl Recorder {
             self.detached += 1;
         }
         if let Some(counter) = &mut self.counter {
-            counter.end(&mut self.arena, &self.processes, place, time);
+            counter.end(&mut self.arena, &self.processes, (place, &self.live), time);
         }
         self.reclaim(slot, generation);
         Ok(())

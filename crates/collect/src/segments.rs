@@ -82,6 +82,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
 
     /// A file in `/dev/shm`, mapped until it is dropped.
     struct Mapped(PathBuf, *mut std::ffi::c_void);
@@ -90,7 +91,7 @@ mod tests {
         fn new(name: &str) -> Mapped {
             let path = PathBuf::from(format!("/dev/shm/segments-{}-{name}", std::process::id()));
             let mut options = File::options();
-            let file = options.read(true).write(true).create(true).truncate(true);
+            let file = options.read(true).write(true).create(true).truncate(true).mode(0o600);
             let file = file.open(&path).unwrap();
             file.set_len(4096).unwrap();
             let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
 use heaptape_wire::ledger::{LEDGER_AT, LEDGER_BYTES};
 use heaptape_wire::process::{Proof, SLOT_BYTES, THREADS};
-use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Why};
+use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Session, Why};
 
 use crate::arch::{self, syscall};
 use crate::counting;
@@ -90,6 +90,23 @@ pub unsafe fn open(path: &CStr) -> isize {
     let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
     // SAFETY: as promised.
     unsafe { syscall(arch::SYS_OPENAT, open) }
+}
+
+/// Whether the session's file is one of a counted job.
+pub fn is_of_counted_job(path: &CStr) -> bool {
+    let mut word = 0u32;
+    // SAFETY: reads a word of the file.
+    unsafe {
+        let fd = open(path);
+        if fd < 0 {
+            return false;
+        }
+        let at = &raw mut word as usize;
+        let read = [fd as usize, at, size_of::<u32>(), Session::COUNTS_AT, 0, 0];
+        syscall(arch::SYS_PREAD64, read);
+        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+    }
+    word != 0
 }
 
 /// Why a system call, which answered so, keeps this process from being recorded.

@@ -14,6 +14,7 @@ use heaptape_wire::session::{ARENA_BYTES, Why};
 
 use crate::arch::{self, syscall};
 use crate::arena;
+use crate::counting;
 use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
 use crate::next::{ENOSYS, set_errno};
@@ -35,7 +36,7 @@ const INFINITY: u64 = u64::MAX;
 const MARK: u64 = 0x155;
 const MARKED: u64 = 0x3ff;
 
-/// 1 where the limits are those of a counted job.
+/// 1 where the limits are raised for a counted job that is about to be joined.
 static IS_COUNTED: AtomicU32 = AtomicU32::new(0);
 
 /// What this library takes at the most: the arena, the thread slots, itself; in a counted job the ledger
@@ -62,7 +63,7 @@ fn least(resource: c_int) -> Option<u64> {
 }
 
 fn is_counted() -> bool {
-    IS_COUNTED.load(Ordering::Relaxed) != 0
+    counting::is_on() || IS_COUNTED.load(Ordering::Relaxed) != 0
 }
 
 fn is_raised(limit: u64) -> bool {

@@ -12,6 +12,7 @@ pub const SYS_CLOSE: usize = 3;
 pub const SYS_MMAP: usize = 9;
 pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
+pub const SYS_PREAD64: usize = 17;
 pub const SYS_PWRITE64: usize = 18;
 pub const SYS_ACCESS: usize = 21;
 pub const SYS_MADVISE: usize = 28;

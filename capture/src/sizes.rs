@@ -27,7 +27,8 @@ const GRANULE_BITS: u32 = 3;
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_BITS);
 const ENTRIES: usize = 1 << (LEAF_BITS - GRANULE_BITS);
 const LEAF_BYTES: usize = ENTRIES * size_of::<AtomicU16>();
-const DIRECTORY_BYTES: usize = LEAVES * size_of::<usize>();
+/// Bytes of what leads to the leaves.
+pub const DIRECTORY_BYTES: usize = LEAVES * size_of::<usize>();
 /// Leaves that are set aside when no more can be asked for.
 const SPARE_LEAVES: usize = 64;
 /// Maps of processes that this one descends from by forks without an exec.

@@ -122,6 +122,10 @@ struct ClockLine(AtomicU32);
 const _: () = assert!(core::mem::size_of::<Session>() <= REFUSALS_AT);
 
 impl Session {
+    /// Where in the session's file stands whether calls are counted: a word, 0 for no.
+    #[cfg(not(loom))]
+    pub const COUNTS_AT: usize = core::mem::offset_of!(Session, counts);
+
     /// Collector: opens the session, under a `name` that no other has.
     pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {
         self.name.store(name, Ordering::Relaxed);

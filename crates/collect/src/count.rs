@@ -19,7 +19,7 @@ use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::exit::Exit;
-use crate::halt;
+use crate::halt::Halting;
 use crate::inspect::Inspector;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
@@ -32,6 +32,9 @@ use crate::sink::Sink;
 
 /// Bytes that a thread draws ahead from the budget.
 pub(crate) const BATCH: u64 = 64 << 10;
+
+/// Rounds between two looks for orphans that have ended.
+const REAP_EVERY: u64 = 256;
 
 /// What to count and how.
 #[derive(Clone, Debug)]
@@ -89,12 +92,13 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let limits = Limits::lift();
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
     let started = Instant::now();
     let mut child = record::start(&mut recorder, &counting.launch, limits)?;
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
-    let mut counted = Counted { watch, command: child.id() };
+    let mut counted = Counted { watch, command: child.id(), halting };
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
     Ok(finish(recorder, counting, started, &mut child, &signals, &mut counted))
 }
@@ -138,6 +142,7 @@ struct Counted<'a> {
     watch: &'a mut dyn CountWatch,
     /// The command's pid.
     command: u32,
+    halting: Halting,
 }
 
 impl Observer for Counted<'_> {
@@ -146,6 +151,11 @@ impl Observer for Counted<'_> {
     }
 
     fn after_round(&mut self, recorder: &mut Recorder) {
+        if recorder.round.is_multiple_of(REAP_EVERY) {
+            let mut spared = recorder.live_pids();
+            spared.push(self.command);
+            self.halting.reap(&spared);
+        }
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
         let Some(counter) = &mut recorder.counter else { return };
         let Some(first) = counter.refusals.news() else { return };
@@ -172,11 +182,11 @@ impl Counted<'_> {
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            return self.watch.stopped(&halt::stop(&seeds, &beat));
+            return self.watch.stopped(&self.halting.stop(&seeds, &beat));
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
-        halt::kill(&seeds, &beat, |pid| {
+        self.halting.kill(&seeds, &beat, |pid| {
             segments.iter_mut().for_each(|segments| segments.note(pid));
         });
         segments.into_iter().for_each(Segments::remove);
@@ -197,6 +207,7 @@ fn finish(
     counted.after_round(&mut recorder);
     recorder.conclude();
     let exit = record::wait(child, signals);
+    counted.halting.reap(&[]);
     let elapsed = started.elapsed().as_secs_f64();
     let missed = recorder.ended.take().map(|why| Missed {
         pid: 0,

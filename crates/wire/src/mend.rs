@@ -7,7 +7,7 @@
 //! moment when there was none: what is granted and drawn by nobody was in the hands of the dead.
 
 use crate::atomic::Ordering::SeqCst;
-use crate::budget::{Budget, MENDING, Machine, THIEVES};
+use crate::budget::{Budget, MENDING, Machine};
 use crate::purse::{LOW, Purse, bytes};
 
 impl Budget {
@@ -60,7 +60,7 @@ impl Budget {
         for purse in machine.purses().filter(|p| !p.is_exempt()) {
             over = over.wrapping_sub(purse.drawn_word());
         }
-        let thieves = self.attention() & THIEVES;
+        let thieves = self.thieves();
         if at_rest(machine) != Some(before) {
             return false;
         }

@@ -57,21 +57,31 @@ impl Budget {
     /// Takes the credit of all purses back.
     fn sweep(&self, purse: &Purse, machine: &impl Machine) {
         for victim in machine.purses().filter(|p| !p.is_exempt()) {
-            if !core::ptr::eq(victim, purse) {
-                await_decision(victim, machine);
-            }
-            if victim.credit() > 0 {
-                purse.open_window();
-                self.granted_word().fetch_sub(victim.take(0), SeqCst);
-                purse.close_window();
-            }
+            while !self.rob(purse, victim, machine) {}
         }
+    }
+
+    /// Takes the credit of one purse back; whether it was all.
+    fn rob(&self, purse: &Purse, victim: &Purse, machine: &impl Machine) -> bool {
+        let own = core::ptr::eq(victim, purse);
+        let undecided = if own { u32::MAX } else { await_decision(victim, machine) };
+        let Some((credit, drawn)) = victim.surplus(undecided) else { return false };
+        if credit == 0 {
+            return true;
+        }
+        purse.open_window();
+        let taken = victim.take(credit, drawn);
+        if taken {
+            self.granted_word().fetch_sub(credit, SeqCst);
+        }
+        purse.close_window();
+        taken
     }
 }
 
-/// Waits until no spend of the purse is undecided.
-fn await_decision(victim: &Purse, machine: &impl Machine) {
-    await_none(machine, victim.stuck_spends(), || victim.undecided());
+/// Waits until no spend of the purse is undecided; how many are all the same.
+fn await_decision(victim: &Purse, machine: &impl Machine) -> u32 {
+    await_none(machine, victim.stuck_spends(), || victim.undecided())
 }
 
 /// Waits until each change of another purse that was under way is finished.
@@ -86,20 +96,24 @@ fn await_changes(purse: &Purse, machine: &impl Machine) {
 }
 
 /// Waits until there is none, or no more than are known to be stuck; what was waited for in vain is noted as stuck.
-fn await_none(machine: &impl Machine, stuck: &AtomicU32, count: impl Fn() -> u32) {
-    for round in 0.. {
+/// How many are left.
+fn await_none(machine: &impl Machine, stuck: &AtomicU32, count: impl Fn() -> u32) -> u32 {
+    let mut round = 0;
+    loop {
         let left = count();
         if left == 0 {
             if stuck.load(Relaxed) != 0 {
                 stuck.store(0, Relaxed);
             }
-            return;
+            return 0;
         }
         if round >= PATIENCE && left <= stuck.load(Relaxed) {
-            return;
+            return left;
         }
         if !machine.wait(round) {
-            return stuck.store(left, Relaxed);
+            stuck.store(left, Relaxed);
+            return left;
         }
+        round += 1;
     }
 }

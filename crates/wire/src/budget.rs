@@ -102,9 +102,9 @@ impl Budget {
             return false;
         }
         purse.reserve(bytes);
-        // Attention is looked at last: whoever raised it before has not looked into the purse yet, whoever raises it
-        // later finds the spend there.
-        if purse.covers() && self.rules.attention.load(Acquire) == 0 {
+        // In this order. Without attention, no thief has come yet, and the next one finds the spend; or it has left, and
+        // `drawn` is as it left it.
+        if self.rules.attention.load(Acquire) == 0 && purse.covers() {
             purse.confirm();
             return true;
         }

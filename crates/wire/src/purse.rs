@@ -105,6 +105,7 @@ impl Purse {
         // In this order, so that nobody sees the spent part as credit.
         arch::add(&self.spent, spent.wrapping_mul(BYTE));
         self.drawn.fetch_add(drawn.wrapping_mul(BYTE), SeqCst);
+        arch::light_fence();
     }
 
     /// The credit, and `drawn` from which it may be taken; `None` when more than `undecided` spends are not decided, which
@@ -165,6 +166,7 @@ impl Purse {
     /// Begins a change of more than one word.
     pub(crate) fn open_window(&self) {
         self.turn.fetch_add(WINDOW, SeqCst);
+        arch::light_fence();
     }
 
     /// Ends it.

@@ -10,6 +10,7 @@
 //! called stuck and is not waited for again until it has moved. Nothing is admitted over the limit for that; but what it
 //! had in its hands (one request and one batch) counts as used, until it goes on or the supervisor mends.
 
+use crate::arch::light_fence;
 use crate::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use crate::budget::{Budget, FENCED, Machine, Refused};
 use crate::purse::Purse;
@@ -28,6 +29,7 @@ impl Budget {
     ) -> Result<(), Refused> {
         purse.begin_theft();
         self.attention_word().fetch_add(1, SeqCst);
+        light_fence();
         self.fence_others(machine);
         self.sweep(purse, machine);
         let drawn = self.draw_in_window(purse, bytes).or_else(|_| {

@@ -39,6 +39,8 @@ struct State {
     fault: Fault,
     /// One in so many steps lets others run.
     calm: u64,
+    /// One in so many turns brings a store from a buffer to memory.
+    lazy: u64,
     dead: Option<(usize, u64)>,
     mended: u64,
     given_up: u64,
@@ -46,7 +48,7 @@ struct State {
 
 thread_local! {
     static STATE: RefCell<State> = const { RefCell::new(State {
-        dice: 1, clock: 0, current: None, cores: Vec::new(), fault: Fault::None, calm: 2, dead: None, mended: 0,
+        dice: 1, clock: 0, current: None, cores: Vec::new(), fault: Fault::None, calm: 2, lazy: 3, dead: None, mended: 0,
         given_up: 0,
     }) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -213,11 +215,14 @@ pub fn barrier() {
     });
 }
 
-/// Waits; false after long.
+/// Waits; false after long. No store stays in a buffer as long.
 pub fn wait(round: u32) -> bool {
     pause();
     with(|s| {
-        let go_on = s.fault != Fault::Hasty && round < 1500;
+        if round >= 40 {
+            s.cores.iter_mut().for_each(Core::drain);
+        }
+        let go_on = s.fault != Fault::Hasty && round < 600;
         s.given_up += u64::from(!go_on && s.fault != Fault::Hasty);
         go_on
     })
@@ -237,6 +242,7 @@ pub fn run(seed: u64, fault: Fault, kill_after: Option<u64>, threads: Vec<Thread
         (s.clock, s.fault, s.dead, s.mended, s.given_up) = (0, fault, None, 0, 0);
         s.cores.clear();
         s.calm = [2, 4, 8, 32][s.roll(4) as usize];
+        s.lazy = [2, 8, 64][s.roll(3) as usize];
     });
     let mut fibers: Vec<_> = threads.into_iter().enumerate().map(|(i, t)| fiber(i, t)).collect();
     let mut turns = 0;
@@ -244,7 +250,8 @@ pub fn run(seed: u64, fault: Fault, kill_after: Option<u64>, threads: Vec<Thread
     while !running.is_empty() {
         let at = with(|s| {
             let core = s.roll(s.cores.len() as u64) as usize;
-            if s.roll(3) == 0 {
+            let lazy = s.lazy;
+            if s.roll(lazy) == 0 {
                 s.cores[core].drain_one();
             }
             s.roll(running.len() as u64) as usize

@@ -25,12 +25,32 @@ impl Traffic {
         self.total.saturating_sub(self.freed)
     }
 
-    /// Adds what another thread counted, or another process.
+    /// Whether nothing went in or out.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.total == 0 && self.freed == 0
+    }
+
+    /// Adds what another process counted: each frees blocks of its own.
     pub fn join(&mut self, other: &Traffic) {
+        self.peak.join_peak(other.peak);
+        self.add(other);
+    }
+
+    /// Adds what another thread of the process counted. What one allocates the other may release at
+    /// once, and then its own peak is one that never was: all that the other released may have gone by
+    /// then.
+    fn join_thread(&mut self, other: &Traffic) {
+        let alone = |one: &Traffic, other: &Traffic| one.peak.lower.saturating_sub(other.freed);
+        let lower = alone(self, other).max(alone(other, self));
+        self.peak.join_peak(other.peak);
+        self.add(other);
+        self.peak.lower = lower.max(self.current()).min(self.peak.upper);
+    }
+
+    fn add(&mut self, other: &Traffic) {
         self.count = self.count.saturating_add(other.count);
         self.total = self.total.saturating_add(other.total);
         self.freed = self.freed.saturating_add(other.freed);
-        self.peak.join_peak(other.peak);
     }
 
     fn read(words: &ledger::Traffic) -> Traffic {
@@ -95,7 +115,7 @@ impl Sums {
         }
     }
 
-    /// Adds what another thread has counted.
+    /// Adds what another thread of the process has counted.
     pub fn join(&mut self, other: &Sums) {
         let pairs = [
             (&mut self.allocations, other.allocations),
@@ -110,7 +130,7 @@ impl Sums {
         }
         let modules = self.modules.iter_mut().zip(&other.modules);
         let bins = self.bins.iter_mut().zip(&other.bins);
-        modules.chain(bins).for_each(|(sum, more)| sum.join(more));
+        modules.chain(bins).for_each(|(sum, more)| sum.join_thread(more));
     }
 
     /// Requested bytes of the blocks that live, those that a fork brought along not counted. (A block
@@ -122,5 +142,50 @@ impl Sums {
     /// Usable bytes of them.
     pub fn live_usable(&self) -> u64 {
         self.usable[0].saturating_sub(self.usable[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(total: u64, freed: u64, peak: u64) -> Traffic {
+        Traffic { count: 1, total, freed, peak: Bounds::exact(peak) }
+    }
+
+    /// One thread allocates a thousand blocks, another frees each at once: no more than one ever lived.
+    #[test]
+    fn a_peak_that_another_thread_freed_away_is_not_claimed() {
+        let mut sum = thread(1000, 0, 1000);
+        sum.join_thread(&thread(0, 1000, 0));
+        assert_eq!(sum.peak, Bounds { lower: 0, upper: 1000 });
+        let mut sum = thread(0, 990, 0);
+        sum.join_thread(&thread(1000, 0, 1000));
+        assert_eq!(sum.peak, Bounds { lower: 10, upper: 1000 });
+    }
+
+    #[test]
+    fn threads_that_free_their_own_lie_between_the_largest_and_the_sum() {
+        let mut sum = thread(100, 0, 100);
+        sum.join_thread(&thread(50, 0, 50));
+        assert_eq!(sum.peak, Bounds::exact(150), "both live at the end");
+        let mut sum = thread(100, 100, 100);
+        sum.join_thread(&thread(50, 20, 50));
+        assert_eq!(sum.peak, Bounds { lower: 80, upper: 150 });
+        assert_eq!((sum.current(), sum.count), (30, 2));
+    }
+
+    #[test]
+    fn threads_are_joined_in_any_order() {
+        let threads = [thread(100, 10, 95), thread(40, 60, 20), thread(7, 0, 7)];
+        let joined = |order: [usize; 3]| {
+            let mut sum = threads[order[0]];
+            order[1..].iter().for_each(|&n| sum.join_thread(&threads[n]));
+            sum
+        };
+        let first = joined([0, 1, 2]);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(joined(order), first, "{order:?}");
+        }
     }
 }

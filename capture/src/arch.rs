@@ -26,6 +26,8 @@ pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
 pub const SYS_CLONE: usize = 56;
+pub const SYS_KILL: usize = 62;
+pub const SYS_MEMBARRIER: usize = 324;
 pub const SYS_FORK: usize = 57;
 pub const SYS_CLONE3: usize = 435;
 

@@ -4,10 +4,12 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
+use heaptape_wire::ledger::{LEDGER_AT, LEDGER_BYTES};
 use heaptape_wire::process::{Proof, SLOT_BYTES, THREADS};
 use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Why};
 
 use crate::arch::{self, syscall};
+use crate::counting;
 use crate::slot::ThreadSlot;
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
@@ -108,19 +110,36 @@ pub fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
         if fd < 0 {
             return Err(None);
         }
-        let base =
-            syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
-        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        let map = |bytes: usize, at: usize| {
+            syscall(arch::SYS_MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, fd as usize, at])
+        };
+        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
+        let close = || syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        let base = map(ARENA_BYTES, 0);
         if (-4095..0).contains(&base) {
+            close();
             return Err(refused(arch::SYS_MMAP, base));
         }
         let arena = Arena::new(base as *mut u8);
-        if !arena.session().is_joinable() || arena.session().is_orphaned() {
-            syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
-            return Err(None);
+        let is_joinable = arena.session().is_joinable() && !arena.session().is_orphaned();
+        let counts = is_joinable && arena.session().is_counting();
+        let ledger = if counts { map(LEDGER_BYTES, LEDGER_AT) } else { 0 };
+        close();
+        if !is_joinable || (-4095..0).contains(&ledger) {
+            unmap(base as usize, ARENA_BYTES);
+            return Err(if is_joinable { refused(arch::SYS_MMAP, ledger) } else { None });
         }
         syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
         ARENA.store(base as *mut u8, Ordering::Release);
+        if counts {
+            let ledger = ledger as usize;
+            syscall(arch::SYS_MADVISE, [ledger, LEDGER_BYTES, MADV_DONTDUMP, 0, 0, 0]);
+            if !counting::begin(ledger as *mut u8) {
+                unmap(ledger, LEDGER_BYTES);
+                unmap(base as usize, ARENA_BYTES);
+                return Err(None);
+            }
+        }
     }
     Ok(())
 }

@@ -16,8 +16,9 @@
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
-use crate::budget::{Budget, Purse};
+use crate::budget::Budget;
 use crate::process::SLOTS;
+use crate::purse::Purse;
 use crate::session::ARENA_BYTES;
 
 /// Where the ledger begins in the session's file.
@@ -264,8 +265,8 @@ pub struct Account {
     pub peak: AtomicU64,
     /// Bytes charged beside heap blocks, by [`Kind`].
     pub charged: [AtomicU64; Kind::ALL.len()],
-    /// Requested bytes of the blocks that a fork brought along, and of those that live still.
-    pub inherited: [AtomicU64; 2],
+    /// Requested bytes of the blocks that a fork brought along and that it has not released.
+    inherited: AtomicU64,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
@@ -274,7 +275,7 @@ impl Account {
     /// Collector: it is for a new process.
     pub fn open(&self, generation: u32) {
         let words = [&self.drawn, &self.peak];
-        let all = words.into_iter().chain(&self.charged).chain(&self.inherited);
+        let all = words.into_iter().chain(&self.charged).chain([&self.inherited]);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.modules.iter().for_each(ModuleName::clear);
@@ -284,6 +285,22 @@ impl Account {
     /// The generation of the process slot that it is for.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Process: blocks of so many requested bytes came with the fork that made it.
+    pub fn inherit(&self, bytes: u64) {
+        self.inherited.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Process: it has released one of them.
+    pub fn release_inherited(&self, bytes: u64) {
+        let less = |held: u64| Some(held.saturating_sub(bytes));
+        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Requested bytes of those that it has still.
+    pub fn inherited(&self) -> u64 {
+        self.inherited.load(Ordering::Relaxed)
     }
 
     /// Process: it only launches others.
@@ -306,8 +323,8 @@ pub struct Traffic {
     pub total: AtomicU64,
     /// Sizes of released blocks; a realloc adds its old size.
     pub freed: AtomicU64,
-    /// The highest that `total - freed` was in this thread; blocks that it freed for others make that
-    /// too small, and never too large.
+    /// The highest that `total - freed` was in this thread. Blocks that another thread has released for it
+    /// count on in here: the peaks of all threads add up to at least what their process had.
     pub peak: AtomicU64,
 }
 
@@ -345,7 +362,15 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Process: it is for a thread of the process with this slot.
+    /// What stands for the slot of a process that is about to open the sheet.
+    const CLAIMED: u32 = u32::MAX;
+
+    /// Process: takes a sheet that nobody has.
+    pub fn claim(&self) -> bool {
+        self.slot.compare_exchange(0, Self::CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Process: the sheet that it has claimed is for a thread of the process with this slot.
     pub fn open(&self, slot: u32, generation: u32, number: u32, thread: u32) {
         self.generation.store(generation, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
@@ -356,20 +381,21 @@ impl Sheet {
 
     /// The slot of its process and that slot's generation.
     pub fn owner(&self) -> Option<(u32, u32)> {
-        let slot = self.slot.load(Ordering::Acquire).checked_sub(1)?;
-        Some((slot, self.generation.load(Ordering::Relaxed)))
+        let slot = self.slot.load(Ordering::Acquire);
+        let is_open = slot != 0 && slot != Self::CLAIMED;
+        is_open.then(|| (slot - 1, self.generation.load(Ordering::Relaxed)))
     }
 
     /// Collector: what was counted is of a process that is gone and has been added up; the sheet is
     /// blank again.
     pub fn clear(&self) {
-        self.slot.store(0, Ordering::Relaxed);
         let own = [&self.allocations, &self.frees, &self.failed, &self.unknown];
         let bytes = [&self.allocated, &self.freed];
         let traffic = self.modules.iter().chain(&self.bins);
         let traffic = traffic.flat_map(|t| [&t.count, &t.total, &t.freed, &t.peak]);
         let all = own.into_iter().chain(bytes).chain(&self.usable).chain(traffic);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.slot.store(0, Ordering::Release);
     }
 }
 

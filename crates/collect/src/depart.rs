@@ -136,7 +136,7 @@ impl Recorder {
         for chunk in held {
             self.arena.release(chunk);
         }
-        self.arena.arena().slot(slot as usize).offer(generation + 1);
+        self.arena.offer_again(slot, generation);
     }
 
     pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {

@@ -28,6 +28,7 @@ mod inspect;
 mod intents;
 mod join;
 mod launch;
+mod ledger;
 mod limits;
 mod meeting;
 mod merge;

@@ -27,24 +27,26 @@ impl Traffic {
 
     /// Whether nothing went in or out.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.total == 0 && self.freed == 0
+        self.count == 0 && self.freed == 0
     }
 
-    /// Adds what another process counted: each frees blocks of its own.
+    /// Adds what another process counted.
     pub fn join(&mut self, other: &Traffic) {
-        self.peak.join_peak(other.peak);
+        let peak = (self.peak, other.peak);
         self.add(other);
+        self.peak = peak.0;
+        self.peak.join_peak(peak.1);
     }
 
-    /// Adds what another thread of the process counted. What one allocates the other may release at
-    /// once, and then its own peak is one that never was: all that the other released may have gone by
-    /// then.
+    /// Adds what another thread of the same process counted. Each may have released blocks that the other
+    /// made: when one stood at its peak, the other may have stood as far below nothing as it has ever
+    /// released.
     fn join_thread(&mut self, other: &Traffic) {
-        let alone = |one: &Traffic, other: &Traffic| one.peak.lower.saturating_sub(other.freed);
-        let lower = alone(self, other).max(alone(other, self));
-        self.peak.join_peak(other.peak);
+        let mine = self.peak.lower.saturating_sub(other.freed);
+        let its = other.peak.lower.saturating_sub(self.freed);
+        let upper = self.peak.upper.saturating_add(other.peak.upper);
         self.add(other);
-        self.peak.lower = lower.max(self.current()).min(self.peak.upper);
+        self.peak = Bounds { lower: mine.max(its).max(self.current()).min(upper), upper };
     }
 
     fn add(&mut self, other: &Traffic) {
@@ -115,8 +117,20 @@ impl Sums {
         }
     }
 
-    /// Adds what another thread of the process has counted.
+    /// What the threads of one process have counted.
+    pub fn of_threads<'a>(sheets: impl IntoIterator<Item = &'a Sheet>) -> Sums {
+        let mut sheets = sheets.into_iter();
+        let mut sums = sheets.next().map(Sums::read).unwrap_or_default();
+        sheets.for_each(|sheet| sums.join_with(&Sums::read(sheet), Traffic::join_thread));
+        sums
+    }
+
+    /// Adds what another process has counted.
     pub fn join(&mut self, other: &Sums) {
+        self.join_with(other, Traffic::join);
+    }
+
+    fn join_with(&mut self, other: &Sums, join: impl Fn(&mut Traffic, &Traffic)) {
         let pairs = [
             (&mut self.allocations, other.allocations),
             (&mut self.frees, other.frees),
@@ -130,7 +144,7 @@ impl Sums {
         }
         let modules = self.modules.iter_mut().zip(&other.modules);
         let bins = self.bins.iter_mut().zip(&other.bins);
-        modules.chain(bins).for_each(|(sum, more)| sum.join_thread(more));
+        modules.chain(bins).for_each(|(sum, more)| join(sum, more));
     }
 
     /// Requested bytes of the blocks that live, those that a fork brought along not counted. (A block
@@ -149,35 +163,26 @@ impl Sums {
 mod tests {
     use super::*;
 
-    fn thread(total: u64, freed: u64, peak: u64) -> Traffic {
+    fn traffic(total: u64, freed: u64, peak: u64) -> Traffic {
         Traffic { count: 1, total, freed, peak: Bounds::exact(peak) }
     }
 
-    /// One thread allocates a thousand blocks, another frees each at once: no more than one ever lived.
     #[test]
-    fn a_peak_that_another_thread_freed_away_is_not_claimed() {
-        let mut sum = thread(1000, 0, 1000);
-        sum.join_thread(&thread(0, 1000, 0));
-        assert_eq!(sum.peak, Bounds { lower: 0, upper: 1000 });
-        let mut sum = thread(0, 990, 0);
-        sum.join_thread(&thread(1000, 0, 1000));
-        assert_eq!(sum.peak, Bounds { lower: 10, upper: 1000 });
-    }
-
-    #[test]
-    fn threads_that_free_their_own_lie_between_the_largest_and_the_sum() {
-        let mut sum = thread(100, 0, 100);
-        sum.join_thread(&thread(50, 0, 50));
-        assert_eq!(sum.peak, Bounds::exact(150), "both live at the end");
-        let mut sum = thread(100, 100, 100);
-        sum.join_thread(&thread(50, 20, 50));
-        assert_eq!(sum.peak, Bounds { lower: 80, upper: 150 });
-        assert_eq!((sum.current(), sum.count), (30, 2));
+    fn the_peak_of_threads_that_free_for_each_other_is_no_more_than_was_there() {
+        // One makes a thousand blocks of a mebibyte, the other releases each at once.
+        let mut sum = traffic(1000 << 20, 0, 1000 << 20);
+        sum.join_thread(&traffic(0, 1000 << 20, 0));
+        assert_eq!(sum.peak, Bounds { lower: 0, upper: 1000 << 20 });
+        assert_eq!(sum.current(), 0);
+        // What one holds alone, it holds whatever the other does.
+        let mut sum = traffic(96, 0, 96);
+        sum.join_thread(&traffic(10, 10, 10));
+        assert_eq!(sum.peak, Bounds { lower: 96, upper: 106 });
     }
 
     #[test]
     fn threads_are_joined_in_any_order() {
-        let threads = [thread(100, 10, 95), thread(40, 60, 20), thread(7, 0, 7)];
+        let threads = [traffic(100, 10, 95), traffic(40, 60, 20), traffic(7, 0, 7)];
         let joined = |order: [usize; 3]| {
             let mut sum = threads[order[0]];
             order[1..].iter().for_each(|&n| sum.join_thread(&threads[n]));
@@ -187,5 +192,12 @@ mod tests {
         for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             assert_eq!(joined(order), first, "{order:?}");
         }
+    }
+
+    #[test]
+    fn processes_hold_their_own() {
+        let mut sum = traffic(96, 96, 96);
+        sum.join(&traffic(50, 50, 40));
+        assert_eq!((sum.peak, sum.count), (Bounds { lower: 96, upper: 136 }, 2));
     }
 }

@@ -14,6 +14,7 @@ mod open;
 mod plot;
 mod record;
 mod report;
+mod running;
 
 use std::process::ExitCode;
 

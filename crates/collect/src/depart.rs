@@ -108,6 +108,9 @@ impl Recorder {
         if self.arena.arena().slot(slot as usize).is_detached() {
             self.detached += 1;
         }
+        if let Some(counter) = &mut self.counter {
+            counter.end(&mut self.arena, &self.processes, place, time);
+        }
         self.reclaim(slot, generation);
         Ok(())
     }
@@ -212,6 +215,9 @@ impl Recorder {
 
     pub(crate) fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
         self.uncovered += 1;
+        if let Some(counter) = &mut self.counter {
+            counter.miss(uncovered);
+        }
         self.tape.uncovered(uncovered)
     }
 }

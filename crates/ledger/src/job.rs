@@ -44,6 +44,15 @@ pub struct Charged {
     pub reserve: u64,
 }
 
+impl Charged {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        let rows = [self.mappings, self.shared, self.data, self.stacks, self.mpi_runtime];
+        let rows = rows.into_iter().chain([self.reserve]);
+        rows.fold(self.heap, u64::saturating_add)
+    }
+}
+
 /// The first request that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstRefusal {
@@ -123,15 +132,6 @@ pub struct Job {
     /// Resident bytes in mappings that no row of `charged` stands for, at most at one time; `None` where
     /// nobody looked.
     pub unaccounted: Option<u64>,
-}
-
-impl Charged {
-    /// All rows together.
-    pub fn sum(&self) -> u64 {
-        let Charged { heap, mappings, shared, data, stacks, mpi_runtime, reserve } = *self;
-        let rows = [heap, mappings, shared, data, stacks, mpi_runtime, reserve];
-        rows.into_iter().fold(0, u64::saturating_add)
-    }
 }
 
 impl Job {

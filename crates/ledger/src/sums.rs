@@ -25,9 +25,9 @@ impl Traffic {
         self.total.saturating_sub(self.freed)
     }
 
-    /// Whether nothing went in or out.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.freed == 0
+    /// Whether anything came or went.
+    pub fn is_used(&self) -> bool {
+        self.count > 0 || self.freed > 0
     }
 
     /// Adds what another process counted.

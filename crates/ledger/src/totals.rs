@@ -99,7 +99,7 @@ impl Totals {
 }
 
 fn join<K: Ord>(sums: &mut BTreeMap<K, Traffic>, key: K, traffic: &Traffic) {
-    if !traffic.is_empty() {
+    if traffic.is_used() {
         sums.entry(key).and_modify(|sum| sum.join(traffic)).or_insert(*traffic);
     }
 }

@@ -66,6 +66,9 @@ pub(crate) struct Counting {
     /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted
     #[arg(long)]
     pub(crate) strict: bool,
+    /// End the counting when the command ends, though children may still run
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     /// Write the report into this file, as Markdown if it ends in .md [default: stderr]
     #[arg(short, long, value_name = "FILE", value_parser = output, value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,

@@ -106,7 +106,7 @@ fn counting(
         exact: args.exact,
         details: !args.brief,
         count_launchers: settings.count_launcher,
-        no_wait: false,
+        no_wait: args.no_wait,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::text;
 pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let totals = figures.totals;
     let mut parts = vec![Part::Heading("Heap blocks, as requested".to_owned()), calls(figures)];
-    if !figures.job.details || totals.all.is_empty() {
+    if !figures.job.details || !totals.all.is_used() {
         return parts;
     }
     parts.extend(sizes(figures));

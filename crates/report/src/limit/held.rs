@@ -67,7 +67,7 @@ fn charged(figures: &Figures<'_>) -> Vec<Part> {
     let (job, charged) = (figures.job, &figures.job.charged);
     let mut rows =
         Rows::new(&[("", Left), ("bytes", Right), ("share", Right), ("what it is", Text)]);
-    let sum = charged.sum();
+    let sum = charged.total();
     for (name, bytes, what) in named(charged, job.basis) {
         if bytes > 0 {
             let share = text::share(bytes, sum);

@@ -61,7 +61,8 @@ impl Files {
 
     /// Removes what was made for nothing.
     pub(super) fn discard(self) {
-        for target in [self.output, self.json].into_iter().flatten().filter(|target| target.is_new) {
+        for target in [self.output, self.json].into_iter().flatten().filter(|target| target.is_new)
+        {
             // It is empty; where it can't be removed that is all the harm.
             let _ = fs::remove_file(&target.path);
         }
@@ -87,7 +88,8 @@ impl Target {
         let name = || format!("cannot write to {}", path.display());
         let is_new = fs::symlink_metadata(path).is_err();
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).open(path).with_context(name)?;
+        let file =
+            options.write(true).create(true).truncate(false).open(path).with_context(name)?;
         let metadata = file.metadata().with_context(name)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         Ok(Target {

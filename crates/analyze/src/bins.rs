@@ -4,11 +4,12 @@
 //! belongs to it; 0 to 16 bytes is one bin. [`Histogram`] counts what goes in and out of each. Its
 //! figures come from the allocations and releases that it is told of; it looks at nothing else.
 
+use heaptape_ledger::Bounds;
+pub use heaptape_ledger::bins::Group;
 use heaptape_ledger::bins::{self, BINS};
 use heaptape_tape::Resolved;
 
 use crate::filter::Filter;
-use heaptape_ledger::Bounds;
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,43 +29,6 @@ impl Bin {
     /// The group it belongs to.
     pub const fn group(self) -> Group {
         Group::of_bytes(self.unit())
-    }
-}
-
-/// Four coarse classes; their edges are edges of bins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// Up to 1 KiB.
-    Small,
-    /// Up to 128 KiB.
-    Medium,
-    /// Up to 32 MiB.
-    Large,
-    /// Above.
-    Huge,
-}
-
-impl Group {
-    /// All, from small to huge.
-    pub const ALL: [Group; 4] = [Group::Small, Group::Medium, Group::Large, Group::Huge];
-
-    const fn of_bytes(size: u64) -> Group {
-        match size {
-            0..=0x400 => Group::Small,
-            0x401..=0x2_0000 => Group::Medium,
-            0x2_0001..=0x200_0000 => Group::Large,
-            _ => Group::Huge,
-        }
-    }
-
-    /// The name in reports and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Group::Small => "small",
-            Group::Medium => "medium",
-            Group::Large => "large",
-            Group::Huge => "huge",
-        }
     }
 }
 

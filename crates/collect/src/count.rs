@@ -247,6 +247,7 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         processes,
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
+        unaccounted: None,
     }
 }
 

@@ -129,9 +129,22 @@ pub struct Job {
     pub uncovered: Vec<Missed>,
     /// Threads for which there was no room in the ledger.
     pub uncounted_threads: u64,
+    /// Resident bytes in mappings that no row of `charged` stands for, at most at one time; `None` where
+    /// nobody looked.
+    pub unaccounted: Option<u64>,
 }
 
 impl Job {
+    /// The processes that are held against the limit: all but launchers.
+    pub fn counted(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(|process| !process.launcher)
+    }
+
+    /// The process whose request was refused first.
+    pub fn first_refused(&self) -> Option<&Process> {
+        self.processes.get(self.first.as_ref()?.process?)
+    }
+
     /// What came of the limit.
     pub fn verdict(&self) -> Verdict {
         if self.killed {

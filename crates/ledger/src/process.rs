@@ -1,5 +1,6 @@
 //! What is told of one process.
 
+use crate::totals::file_name;
 use crate::{Bounds, Sums, Traffic};
 
 /// How a process ended. Both are `None` while it runs, or where the kernel would not say.
@@ -56,4 +57,11 @@ pub struct Process {
     pub sums: Sums,
     /// The modules that were told apart, those with calls.
     pub modules: Vec<Module>,
+}
+
+impl Process {
+    /// The name of its command: the last part of the path.
+    pub fn name(&self) -> &str {
+        self.command.first().map_or("", |word| file_name(word))
+    }
 }

@@ -181,6 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_joined_in_any_order() {
+        let threads = [traffic(100, 10, 95), traffic(40, 60, 20), traffic(7, 0, 7)];
+        let joined = |order: [usize; 3]| {
+            let mut sum = threads[order[0]];
+            order[1..].iter().for_each(|&n| sum.join_thread(&threads[n]));
+            sum
+        };
+        let first = joined([0, 1, 2]);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(joined(order), first, "{order:?}");
+        }
+    }
+
+    #[test]
     fn processes_hold_their_own() {
         let mut sum = traffic(96, 96, 96);
         sum.join(&traffic(50, 50, 40));

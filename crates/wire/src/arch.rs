@@ -31,7 +31,7 @@ pub(crate) fn count_down(word: &AtomicU64) {
 }
 
 /// The cheap half of the fence between the owner of a purse and a thief: nothing but an order for the compiler, since
-/// the thief makes all other processors pass a fence when it comes.
+/// the thief makes all other processors pass a fence when it comes. Behind a locked instruction it is a whole one.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn light_fence() {

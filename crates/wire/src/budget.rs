@@ -102,9 +102,9 @@ impl Budget {
             return false;
         }
         purse.reserve(bytes);
-        // Attention is looked at last: whoever raised it before has not looked into the purse yet, whoever raises it
-        // later finds the spend there.
-        if purse.covers() && self.rules.attention.load(Acquire) == 0 {
+        // In this order. Without attention, no thief has come yet, and the next one finds the spend; or it has left, and
+        // `drawn` is as it left it.
+        if self.rules.attention.load(Acquire) == 0 && purse.covers() {
             purse.confirm();
             return true;
         }
@@ -196,6 +196,11 @@ impl Budget {
         self.rules.attention.fetch_or(FENCED, SeqCst);
     }
 
+    /// Threads that take back what others have drawn ahead, at this moment.
+    pub fn thieves(&self) -> u32 {
+        self.attention() & THIEVES
+    }
+
     pub(crate) fn attention(&self) -> u32 {
         self.rules.attention.load(SeqCst)
     }
@@ -243,8 +248,9 @@ impl Budget {
             self.sums.peak.fetch_max(granted + drawn, Relaxed);
         }
         purse.receive(drawn, bytes);
-        // A thief that came meanwhile may have looked into the purse already.
-        if drawn > bytes && self.attention() != 0 {
+        // A thief that came meanwhile may have looked into the purse before the credit was there, or when more was
+        // spent than drawn.
+        if self.attention() != 0 {
             self.give_back(purse, 0);
         }
         self.set_cap(self.ahead(granted + drawn));

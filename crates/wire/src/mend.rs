@@ -6,8 +6,9 @@
 //! Then [`Budget::mend`] lets new changes wait at the door until those under way are finished, and compares the sums at a
 //! moment when there was none: what is granted and drawn by nobody was in the hands of the dead.
 
+use crate::arch::light_fence;
 use crate::atomic::Ordering::SeqCst;
-use crate::budget::{Budget, MENDING, Machine, THIEVES};
+use crate::budget::{Budget, MENDING, Machine};
 use crate::purse::{LOW, Purse, bytes};
 
 impl Budget {
@@ -45,6 +46,7 @@ impl Budget {
         let mut mended = false;
         for round in 0.. {
             self.attention_word().fetch_or(MENDING, SeqCst);
+            light_fence();
             mended = self.mend_at_rest(machine);
             if mended || !machine.wait(round) {
                 break;
@@ -60,7 +62,7 @@ impl Budget {
         for purse in machine.purses().filter(|p| !p.is_exempt()) {
             over = over.wrapping_sub(purse.drawn_word());
         }
-        let thieves = self.attention() & THIEVES;
+        let thieves = self.thieves();
         if at_rest(machine) != Some(before) {
             return false;
         }

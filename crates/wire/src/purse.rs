@@ -51,8 +51,6 @@ impl Purse {
 
     /// Bytes drawn and not spent; below zero for moments.
     pub fn credit(&self) -> i64 {
-        // In this order: `spent` may only be newer, and a credit too small, where the next step is a
-        // compare-and-swap of `drawn`.
         let drawn = self.drawn.load(SeqCst);
         unspent(drawn, self.spent.load(SeqCst))
     }
@@ -107,27 +105,35 @@ impl Purse {
         // In this order, so that nobody sees the spent part as credit.
         arch::add(&self.spent, spent.wrapping_mul(BYTE));
         self.drawn.fetch_add(drawn.wrapping_mul(BYTE), SeqCst);
+        arch::light_fence();
     }
 
-    /// Takes the credit above `keep` out; the bytes, which the caller gives back to the job.
-    pub(crate) fn take(&self, keep: u64) -> u64 {
-        loop {
-            let drawn = self.drawn.load(SeqCst);
-            let credit = unspent(drawn, self.spent.load(SeqCst)) - keep as i64;
-            if credit <= 0 {
-                return 0;
-            }
-            let less = lower(drawn, credit as u64 * BYTE);
-            if self.drawn.compare_exchange(drawn, less, SeqCst, SeqCst).is_ok() {
-                return credit as u64;
-            }
-        }
+    /// The credit, and `drawn` from which it may be taken; `None` when more than `undecided` spends are not decided, which
+    /// may hide a part of it.
+    pub(crate) fn surplus(&self, undecided: u32) -> Option<(u64, u64)> {
+        // In this order: `spent` may only be newer, where the next step is a compare-and-swap of `drawn`.
+        let drawn = self.drawn.load(SeqCst);
+        let spent = self.spent.load(SeqCst);
+        ((spent & LOW) as u32 <= undecided).then(|| (unspent(drawn, spent).max(0) as u64, drawn))
     }
 
-    /// The same by the owner. Its signal handler may have spent from the credit between the look at it and the taking;
-    /// that part is put back.
+    /// Takes bytes of the credit out, if `drawn` is still the same; the caller gives them back to the job.
+    pub(crate) fn take(&self, bytes: u64, drawn: u64) -> bool {
+        let less = lower(drawn, bytes * BYTE);
+        self.drawn.compare_exchange(drawn, less, SeqCst, SeqCst).is_ok()
+    }
+
+    /// The owner takes the credit above `keep` out; the bytes. Its signal handler may have spent from the credit between
+    /// the look at it and the taking; that part is put back.
     pub(crate) fn take_own(&self, keep: u64) -> u64 {
-        let taken = self.take(keep);
+        let (taken, drawn) = self.surplus(u32::MAX).unwrap_or_default();
+        let taken = taken.saturating_sub(keep);
+        if taken == 0 {
+            return 0;
+        }
+        if !self.take(taken, drawn) {
+            return self.take_own(keep);
+        }
         let lacking = (-self.credit()).clamp(0, taken as i64) as u64;
         if lacking > 0 {
             self.drawn.fetch_add(lacking * BYTE, SeqCst);
@@ -160,6 +166,7 @@ impl Purse {
     /// Begins a change of more than one word.
     pub(crate) fn open_window(&self) {
         self.turn.fetch_add(WINDOW, SeqCst);
+        arch::light_fence();
     }
 
     /// Ends it.

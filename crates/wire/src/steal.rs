@@ -10,6 +10,7 @@
 //! called stuck and is not waited for again until it has moved. Nothing is admitted over the limit for that; but what it
 //! had in its hands (one request and one batch) counts as used, until it goes on or the supervisor mends.
 
+use crate::arch::light_fence;
 use crate::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use crate::budget::{Budget, FENCED, Machine, Refused};
 use crate::purse::Purse;
@@ -28,6 +29,7 @@ impl Budget {
     ) -> Result<(), Refused> {
         purse.begin_theft();
         self.attention_word().fetch_add(1, SeqCst);
+        light_fence();
         self.fence_others(machine);
         self.sweep(purse, machine);
         let drawn = self.draw_in_window(purse, bytes).or_else(|_| {
@@ -57,21 +59,31 @@ impl Budget {
     /// Takes the credit of all purses back.
     fn sweep(&self, purse: &Purse, machine: &impl Machine) {
         for victim in machine.purses().filter(|p| !p.is_exempt()) {
-            if !core::ptr::eq(victim, purse) {
-                await_decision(victim, machine);
-            }
-            if victim.credit() > 0 {
-                purse.open_window();
-                self.granted_word().fetch_sub(victim.take(0), SeqCst);
-                purse.close_window();
-            }
+            while !self.rob(purse, victim, machine) {}
         }
+    }
+
+    /// Takes the credit of one purse back; whether it was all.
+    fn rob(&self, purse: &Purse, victim: &Purse, machine: &impl Machine) -> bool {
+        let own = core::ptr::eq(victim, purse);
+        let undecided = if own { u32::MAX } else { await_decision(victim, machine) };
+        let Some((credit, drawn)) = victim.surplus(undecided) else { return false };
+        if credit == 0 {
+            return true;
+        }
+        purse.open_window();
+        let taken = victim.take(credit, drawn);
+        if taken {
+            self.granted_word().fetch_sub(credit, SeqCst);
+        }
+        purse.close_window();
+        taken
     }
 }
 
-/// Waits until no spend of the purse is undecided.
-fn await_decision(victim: &Purse, machine: &impl Machine) {
-    await_none(machine, victim.stuck_spends(), || victim.undecided());
+/// Waits until no spend of the purse is undecided; how many are all the same.
+fn await_decision(victim: &Purse, machine: &impl Machine) -> u32 {
+    await_none(machine, victim.stuck_spends(), || victim.undecided())
 }
 
 /// Waits until each change of another purse that was under way is finished.
@@ -86,20 +98,24 @@ fn await_changes(purse: &Purse, machine: &impl Machine) {
 }
 
 /// Waits until there is none, or no more than are known to be stuck; what was waited for in vain is noted as stuck.
-fn await_none(machine: &impl Machine, stuck: &AtomicU32, count: impl Fn() -> u32) {
-    for round in 0.. {
+/// How many are left.
+fn await_none(machine: &impl Machine, stuck: &AtomicU32, count: impl Fn() -> u32) -> u32 {
+    let mut round = 0;
+    loop {
         let left = count();
         if left == 0 {
             if stuck.load(Relaxed) != 0 {
                 stuck.store(0, Relaxed);
             }
-            return;
+            return 0;
         }
         if round >= PATIENCE && left <= stuck.load(Relaxed) {
-            return;
+            return left;
         }
         if !machine.wait(round) {
-            return stuck.store(left, Relaxed);
+            stuck.store(left, Relaxed);
+            return left;
         }
+        round += 1;
     }
 }

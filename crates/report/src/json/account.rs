@@ -10,12 +10,11 @@ use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};
 use heaptape_analyze::survey::{Point, Reallocs};
 use heaptape_analyze::timeline::{Extent, Levels, Timeline};
-use heaptape_ledger::Bounds;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
-use super::parts::{CallerName, LoadPart, UncoveredPart};
+use super::parts::{CallerName, LoadPart, UncoveredPart, Value};
 use crate::account::Figures;
 
 #[derive(Serialize)]
@@ -105,21 +104,6 @@ impl FindingPart {
                 FindingPart { caller: place(most), ..part("copies", *copied) }
             }
         }
-    }
-}
-
-/// The value where it is known, else its bounds.
-struct Value(Bounds);
-
-#[derive(Serialize)]
-struct BoundsPart {
-    lower: u64,
-    upper: u64,
-}
-
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        BoundsPart { lower: self.0.lower, upper: self.0.upper }.serialize(serializer)
     }
 }
 

@@ -56,6 +56,9 @@ pub(crate) struct Counter {
     rows: Vec<Row>,
     /// Of the whole job.
     pub(crate) most: Most,
+    /// What was charged to each process at the last look, by its place, and to all that are held against
+    /// the limit.
+    pub(crate) now: (Vec<(usize, u64)>, u64),
     /// The rows of the moment when most was charged.
     pub(crate) charged: Charged,
     pub(crate) threads: u64,
@@ -78,6 +81,7 @@ impl Counter {
             holdings: Holdings::default(),
             rows: Vec::new(),
             most: Most::default(),
+            now: (Vec::new(), 0),
             charged: Charged::default(),
             threads: 0,
             refusals: Refusals::new(ledger.header().wanted().on_limit),
@@ -129,6 +133,9 @@ impl Counter {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
         self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
+        let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
+        let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
+        self.now.0 = each.collect();
         self.take_in(&holders, &held);
         self.raise(&held);
     }
@@ -169,6 +176,7 @@ impl Counter {
             reserve: kind(Kind::Reserve),
         };
         let total = charged.total();
+        self.now.1 = total;
         if total > self.most.charged {
             (self.most.charged, self.charged) = (total, charged);
         }

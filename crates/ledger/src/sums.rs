@@ -79,8 +79,12 @@ pub struct Sums {
     pub unknown: u64,
     /// Requested bytes that were allocated, and released.
     pub requested: [u64; 2],
+    /// The most of them that lived.
+    pub peak: Bounds,
     /// Usable bytes that were allocated, and released.
     pub usable: [u64; 2],
+    /// The most of them that lived.
+    pub usable_peak: Bounds,
     /// By the caller's module, by its number in the process.
     pub modules: Vec<Traffic>,
     /// By size class: see [`heaptape_wire::bin`].
@@ -95,7 +99,9 @@ impl Default for Sums {
             failed: 0,
             unknown: 0,
             requested: [0; 2],
+            peak: Bounds::default(),
             usable: [0; 2],
+            usable_peak: Bounds::default(),
             modules: vec![Traffic::default(); MODULES],
             bins: vec![Traffic::default(); BINS],
         }
@@ -111,7 +117,9 @@ impl Sums {
             failed: load(&sheet.failed),
             unknown: load(&sheet.unknown),
             requested: [load(&sheet.allocated), load(&sheet.freed)],
+            peak: Bounds::exact(load(&sheet.peak)),
             usable: sheet.usable.each_ref().map(load),
+            usable_peak: Bounds::exact(load(&sheet.usable_peak)),
             modules: sheet.modules.iter().map(Traffic::read).collect(),
             bins: sheet.bins.iter().map(Traffic::read).collect(),
         }
@@ -142,6 +150,8 @@ impl Sums {
         for (sum, more) in pairs.into_iter().chain(bytes).chain(usable) {
             *sum = sum.saturating_add(more);
         }
+        self.peak.join_peak(other.peak);
+        self.usable_peak.join_peak(other.usable_peak);
         let modules = self.modules.iter_mut().zip(&other.modules);
         let bins = self.bins.iter_mut().zip(&other.bins);
         modules.chain(bins).for_each(|(sum, more)| join(sum, more));

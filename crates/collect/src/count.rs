@@ -261,9 +261,10 @@ impl<'a> Counted<'a> {
 /// All figures together.
 fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
+    let inherited = counter.inherited();
     let processes = counter.take_processes();
     let times = counter.usage.times();
-    let bounds = Together::of(&counter, &processes);
+    let bounds = Together::of(&counter, &processes, inherited);
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -298,7 +299,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(counter: &Counter, processes: &[Figures]) -> Together {
+    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
         let counted = || processes.iter().filter(|process| !process.launcher);
         let join = |of: &dyn Fn(&Figures) -> Bounds| {
             let mut sum = Bounds::default();
@@ -311,16 +312,15 @@ impl Together {
             Bounds { lower, upper: bounds.upper.min(most).max(lower) }
         };
         let drawn = counter.ledger.budget().peak();
-        let charged =
-            seen(join(&|process| process.peak), most.charged.max(counter.sure()), u64::MAX);
-        let charged = Bounds { upper: drawn.max(charged.lower), ..charged };
+        // What stays charged for those who are gone is no more than they held themselves.
+        let charged = join(&|process| process.peak);
         let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
         Together {
-            charged,
+            charged: seen(charged, most.charged.max(counter.sure()), drawn),
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested, drawn),
+            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

@@ -29,11 +29,17 @@ impl Budget {
         midway
     }
 
-    /// Moves what a dead thread held to `heir`, a purse of the caller's own; returns as [`Budget::reclaim`] does.
+    /// Moves what a dead thread used to `heir`, a purse of the caller's own, and gives back what it had not spent;
+    /// returns as [`Budget::reclaim`] does.
     #[must_use]
     pub fn transfer(&self, from: &Purse, heir: &Purse, machine: &impl Machine) -> bool {
         let midway = from.still().is_none();
         self.enter(heir, machine);
+        while let Some((credit @ 1.., drawn)) = from.surplus(u32::MAX) {
+            if from.take(credit, drawn) {
+                self.granted_word().fetch_sub(credit, SeqCst);
+            }
+        }
         let drawn = bytes(from.empty()) as u64;
         heir.receive(drawn, drawn);
         heir.close_window();

@@ -10,7 +10,10 @@
 //! that was drawn ahead; so no request is refused that fits. [`crate::mend`] has the rest: deaths.
 //!
 //! A request counts at the moment when it is granted or refused, a refund at some moment during the call, the memory
-//! of a dead process as held until the supervisor has given it back.
+//! of a dead process as held until the supervisor has given it back. What is exact is exact but for two cases, both of
+//! which only refuse: a thread that was killed or stopped in the middle of a call, or never came back to it, may keep
+//! one request and three batches out of use until the supervisor mends; and a request by a signal handler, while the
+//! call that the handler interrupted has as much in its hands.
 
 use crate::atomic::{
     AtomicU32, AtomicU64,
@@ -232,7 +235,8 @@ impl Budget {
 
     /// Raises what is granted by the bytes asked for, and by a batch while nobody pays attention. In a window.
     pub(crate) fn draw(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
-        let alone = self.attention() == 0;
+        // Who asks for more than a batch each time must not heap up credit.
+        let alone = self.attention() == 0 && purse.credit() < self.rules.batch.load(Relaxed) as i64;
         let mut granted = self.granted();
         let drawn = loop {
             if bytes > self.limit().saturating_sub(granted) {

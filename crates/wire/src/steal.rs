@@ -8,7 +8,7 @@
 //!
 //! Each wait is bounded. A thread that was stopped or killed between two instructions, or left them by a long jump, is
 //! called stuck and is not waited for again until it has moved. Nothing is admitted over the limit for that; but what it
-//! had in its hands (one request and one batch) counts as used, until it goes on or the supervisor mends.
+//! had in its hands counts as used, until it goes on or the supervisor mends.
 
 use crate::arch::light_fence;
 use crate::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};

@@ -91,13 +91,14 @@ impl World {
     }
 
     fn end(&self, call: usize, granted: bool, in_hands: i64) {
+        let dying = pending(self) + 6 * self.batch;
         let call = &mut self.calls.borrow_mut()[call];
         (call.ended, call.granted, call.in_hands) = (Some(machine::tick()), granted, in_hands);
         if let Some((died, mended)) = machine::death()
             && (mended == 0 || call.begun < mended)
             && call.ended > Some(died)
         {
-            call.in_hands = self.limit;
+            call.in_hands = dying;
         }
     }
 
@@ -222,10 +223,11 @@ fn schedule(seed: u64, scheme: Scheme, fault: Fault) -> Result<(), String> {
     judge(&world, deadly)
 }
 
-/// Bytes of requests that are not answered, which a handler of theirs can't tell from what is used.
+/// Bytes of requests by process 0 that are not answered, which can't be told from what is used when a handler came
+/// between, or a death.
 fn pending(world: &World) -> i64 {
     let calls = world.calls.borrow();
-    let open = calls.iter().filter(|c| c.ended.is_none());
+    let open = calls.iter().filter(|c| c.ended.is_none() && c.deed.process() == 0);
     open.map(|c| if let Deed::Spend { bytes, .. } = c.deed { bytes } else { 0 }).sum()
 }
 

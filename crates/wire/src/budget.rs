@@ -41,7 +41,8 @@ pub(crate) const THIEVES: u32 = MENDING - 1;
 /// What the budget asks of the system.
 pub trait Machine {
     /// Makes every running thread of the job pass a memory fence, as `membarrier` with
-    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` does; `false` if that can't be done.
+    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` does, for which each process must have registered; `false` if that can't be
+    /// done. It is better found out before: see [`Budget::fence_for_ever`].
     fn barrier(&self) -> bool;
 
     /// Lets others run for a moment, the `round`th time on end; `false` when it was long enough.

@@ -333,6 +333,41 @@ fn a_process_killed_at_any_step_leaves_nothing() {
     assert!(midway > 50, "only {midway} died in the middle of a change");
 }
 
+/// A thread that stops at any step and never goes on: others wait for it once, and nothing is over.
+#[test]
+fn a_thread_that_never_comes_back_is_waited_for_once() {
+    let mut waited = 0;
+    for kill_after in 1..200 {
+        let world = Rc::new(World::new(Scheme::Ours, 200, 3));
+        let (stopped, other) = (world.clone(), world.clone());
+        assert!(world.ask(1, 1));
+        let stopping = move || {
+            for bytes in [1, 6, 90, 1] {
+                if stopped.ask(0, bytes) {
+                    stopped.budget.refund(&stopped.purses[0], bytes as u64, &*stopped);
+                }
+            }
+        };
+        let asking = move || {
+            while !machine::is_dead(0) {
+                machine::pause();
+            }
+            for _ in 0..3 {
+                assert!(!other.ask(2, 200));
+            }
+        };
+        let threads = vec![
+            Thread { process: 0, task: Box::new(stopping), handler: None },
+            Thread { process: 1, task: Box::new(asking), handler: None },
+        ];
+        machine::run_step_by_step(kill_after, threads);
+        assert!(machine::given_up() <= 1, "waited {} times", machine::given_up());
+        assert!(world.budget.peak() <= 200);
+        waited += machine::given_up();
+    }
+    assert!(waited > 20, "waited for {waited} only");
+}
+
 #[test]
 fn a_budget_that_adds_and_undoes_is_caught() {
     assert!(first_fault(20_000, Scheme::AddThenUndo, Fault::None).is_some());

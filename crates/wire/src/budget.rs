@@ -6,8 +6,8 @@
 //!
 //! `granted` is what all use together with what they have drawn ahead; it is raised by compare-and-swap, never above
 //! `limit`, before anything is handed out. So no byte is admitted over the limit. In the common case a thread touches
-//! its purse only, by instructions that are not locked. Before a request is refused, [`crate::steal`] takes back all
-//! that was drawn ahead; so no request is refused that fits. [`crate::mend`] has the rest: deaths.
+//! its purse only, by instructions that are not locked. Before a request is refused, `steal.rs` takes back all
+//! that was drawn ahead; so no request is refused that fits. `mend.rs` has the rest: deaths.
 //!
 //! A request counts at the moment when it is granted or refused, a refund at some moment during the call, the memory
 //! of a dead process as held until the supervisor has given it back. What is exact is exact but for two cases, both of

@@ -225,6 +225,32 @@ fn a_killed_process_leaves_nothing() {
     assert!(job.budget.spend(&job.purses[5], 1, job).is_err());
 }
 
+/// The same while others are at work: they are held up for moments only, and lose nothing.
+#[test]
+fn a_process_killed_among_others_leaves_nothing() {
+    let job = job(BATCH);
+    let worker = fork(|| job.process(2));
+    let begun = Instant::now();
+    let (mut midway, mut mended) = (0, 0);
+    while begun.elapsed() < Duration::from_millis(700) {
+        let pid = fork(|| job.process(0));
+        std::thread::sleep(Duration::from_millis(1));
+        // SAFETY: a child of this process that is not reaped yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        reap(pid);
+        if job.budget.reclaim(job.purses[..2].iter()) {
+            midway += 1;
+            mended += u32::from(job.budget.mend(job));
+        }
+    }
+    job.stop.store(1, SeqCst);
+    reap(worker);
+    eprintln!("{midway} died in the middle of a change");
+    assert_eq!(mended, midway);
+    assert!(job.budget.peak() <= LIMIT);
+    assert_eq!((job.budget.granted(), job.budget.thieves()), (0, 0));
+}
+
 #[test]
 fn an_exempt_thread_is_never_refused_and_never_counted() {
     let job = job(BATCH);

@@ -4,8 +4,7 @@
 //! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
 
 use std::fs::File;
-use std::process::Child;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
 use heaptape_proc::{read, system};
@@ -19,7 +18,7 @@ use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::exit::Exit;
-use crate::halt;
+use crate::halt::Halting;
 use crate::inspect::Inspector;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
@@ -32,6 +31,11 @@ use crate::sink::Sink;
 
 /// Bytes that a thread draws ahead from the budget.
 pub(crate) const BATCH: u64 = 64 << 10;
+
+/// How often the caller is told what is held.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// Rounds between two looks for orphans that have ended.
+const REAP_EVERY: u64 = 256;
 
 /// What to count and how.
 #[derive(Clone, Debug)]
@@ -71,12 +75,27 @@ pub struct Refusal<'a> {
     pub command: &'a [String],
 }
 
+/// What a process holds while the job goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The process id, where it is known.
+    pub pid: Option<u32>,
+    /// Its MPI rank.
+    pub rank: Option<u32>,
+    /// Its command line.
+    pub command: &'a [String],
+    /// Bytes that are charged to it, at least.
+    pub charged: u64,
+}
+
 /// What the caller may tell the user while a job is counted.
 pub trait CountWatch: Watch {
     /// A request was refused, for the first time.
     fn refused(&mut self, refusal: &Refusal<'_>);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
+    /// What the processes of the job hold now, and all together: several times a second.
+    fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
 }
 
 /// Counts a job, and how its command ended.
@@ -89,18 +108,20 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let limits = Limits::lift();
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
-    let started = Instant::now();
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
     let mut child = record::start(&mut recorder, &counting.launch, limits)?;
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
-    let mut counted = Counted { watch, command: child.id() };
+    let mut counted = Counted::new(watch, Some(child.id()), halting);
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
-    Ok(finish(recorder, counting, started, &mut child, &signals, &mut counted))
+    let job = counted.finish(recorder, counting);
+    // It may go on, where nobody waits for it or the counting had to end.
+    Ok((job, record::wait(&mut child, &signals)))
 }
 
 /// A session that counts as soon as somebody registers with it.
-fn open(counting: &Counting) -> Result<Recorder, Error> {
+pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     let arena = SharedArena::create_counting(|ledger| prepare(ledger, counting))?;
     let nothing = File::options().write(true).open("/dev/null");
     let nothing = nothing.map_err(|source| Error::System { what: "opening /dev/null", source })?;
@@ -134,10 +155,14 @@ fn prepare(ledger: Ledger, counting: &Counting) {
 }
 
 /// What is done between two rounds.
-struct Counted<'a> {
+pub(crate) struct Counted<'a> {
     watch: &'a mut dyn CountWatch,
-    /// The command's pid.
-    command: u32,
+    /// The command's pid, where we have started it.
+    command: Option<u32>,
+    halting: Halting,
+    started: Instant,
+    /// When the caller was last told what is held.
+    shown: Instant,
 }
 
 impl Observer for Counted<'_> {
@@ -146,6 +171,14 @@ impl Observer for Counted<'_> {
     }
 
     fn after_round(&mut self, recorder: &mut Recorder) {
+        if recorder.round.is_multiple_of(REAP_EVERY) {
+            let mut spared = recorder.live_pids();
+            spared.extend(self.command);
+            self.halting.reap(&spared);
+        }
+        if self.shown.elapsed() >= SHOWN_EVERY {
+            self.show(recorder);
+        }
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
         let Some(counter) = &mut recorder.counter else { return };
         let Some(first) = counter.refusals.news() else { return };
@@ -164,56 +197,74 @@ impl Observer for Counted<'_> {
     }
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    /// From the start of the job on.
+    pub(crate) fn new(
+        watch: &'a mut dyn CountWatch,
+        command: Option<u32>,
+        halting: Halting,
+    ) -> Counted<'a> {
+        let started = Instant::now();
+        Counted { watch, command, halting, started, shown: started }
+    }
+
+    fn show(&mut self, recorder: &Recorder) {
+        self.shown = Instant::now();
+        let Some(counter) = &recorder.counter else { return };
+        let holding = |&(place, charged): &(usize, u64)| {
+            let process = &recorder.processes[place];
+            let (pid, start) = (process.known_pid(), &process.start);
+            Holding { pid, rank: start.rank, command: &start.command, charged }
+        };
+        let (each, charged) = &counter.now;
+        self.watch.goes_on(&each.iter().map(holding).collect::<Vec<_>>(), *charged);
+    }
+
+    /// The job has ended, or is to be counted no longer: all figures.
+    pub(crate) fn finish(mut self, mut recorder: Recorder, counting: &Counting) -> Job {
+        if let Some(counter) = &mut recorder.counter {
+            counter.refusals.look(counter.ledger, &recorder.processes, true);
+        }
+        self.after_round(&mut recorder);
+        recorder.conclude();
+        self.halting.reap(&Vec::from_iter(self.command));
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let missed = recorder.ended.take().map(|why| Missed {
+            pid: 0,
+            command: Vec::new(),
+            why: format!("the counting ended before the job did ({})", why.as_str()),
+        });
+        let Some(mut counter) = recorder.counter.take() else { return Job::default() };
+        counter.uncovered.extend(missed);
+        job(counter, counting, elapsed)
+    }
+
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
         let mut seeds = recorder.live_pids();
         seeds.extend(recorder.intents.named());
-        seeds.push(self.command);
+        seeds.extend(self.command);
+        seeds.extend(recorder.joined.keys());
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            return self.watch.stopped(&halt::stop(&seeds, &beat));
+            return self.watch.stopped(&self.halting.stop(&seeds, &beat));
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
-        halt::kill(&seeds, &beat, |pid| {
+        self.halting.kill(&seeds, &beat, |pid| {
             segments.iter_mut().for_each(|segments| segments.note(pid));
         });
         segments.into_iter().for_each(Segments::remove);
     }
 }
 
-fn finish(
-    mut recorder: Recorder,
-    counting: &Counting,
-    started: Instant,
-    child: &mut Child,
-    signals: &Signals,
-    counted: &mut Counted<'_>,
-) -> (Job, Exit) {
-    if let Some(counter) = &mut recorder.counter {
-        counter.refusals.look(counter.ledger, &recorder.processes, true);
-    }
-    counted.after_round(&mut recorder);
-    recorder.conclude();
-    let exit = record::wait(child, signals);
-    let elapsed = started.elapsed().as_secs_f64();
-    let missed = recorder.ended.take().map(|why| Missed {
-        pid: 0,
-        command: Vec::new(),
-        why: format!("the counting ended before the job did ({})", why.as_str()),
-    });
-    let Some(mut counter) = recorder.counter.take() else { return (Job::default(), exit) };
-    counter.uncovered.extend(missed);
-    (job(counter, counting, elapsed), exit)
-}
-
 /// All figures together.
 fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
+    let inherited = counter.inherited();
     let processes = counter.take_processes();
     let times = counter.usage.times();
-    let bounds = Together::of(&counter, &processes);
+    let bounds = Together::of(&counter, &processes, inherited);
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -248,7 +299,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(counter: &Counter, processes: &[Figures]) -> Together {
+    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
         let counted = || processes.iter().filter(|process| !process.launcher);
         let join = |of: &dyn Fn(&Figures) -> Bounds| {
             let mut sum = Bounds::default();
@@ -261,16 +312,15 @@ impl Together {
             Bounds { lower, upper: bounds.upper.min(most).max(lower) }
         };
         let drawn = counter.ledger.budget().peak();
-        let charged =
-            seen(join(&|process| process.peak), most.charged.max(counter.sure()), u64::MAX);
-        let charged = Bounds { upper: drawn.max(charged.lower), ..charged };
+        // What stays charged for those who are gone is no more than they held themselves.
+        let charged = join(&|process| process.peak);
         let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
         Together {
-            charged,
+            charged: seen(charged, most.charged.max(counter.sure()), drawn),
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested, drawn),
+            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

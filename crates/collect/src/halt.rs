@@ -1,8 +1,7 @@
 //! The end, or the halt, of a whole job: every process of it, covered or not.
 //!
 //! The covered ones are known; from them and from the command the others are found as descendants. All are
-//! stopped first, so that none makes new ones while it is looked for them. What loses its parent meanwhile
-//! becomes a child of ours.
+//! stopped first, so that none makes new ones while it is looked for them.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -18,59 +17,88 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A round of waiting.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Stops a job; the pids of its processes.
-pub(crate) fn stop(seeds: &[u32], beat: &dyn Fn()) -> Vec<u32> {
-    let mut family = Family::new(seeds);
-    family.stop(beat);
-    let mut pids: Vec<u32> = family.known.keys().map(|&(pid, _)| pid).collect();
-    pids.sort_unstable();
-    pids
+/// What is needed to reach all of a job.
+pub(crate) struct Halting {
+    /// Children of ours from before the job, which are no part of it.
+    strangers: HashSet<u32>,
+    /// Whether processes of the job that lose their parent become our children.
+    adopts: bool,
 }
 
-/// Kills a job, and waits until none of it is left. `dying` is told of each process before.
-pub(crate) fn kill(seeds: &[u32], beat: &dyn Fn(), mut dying: impl FnMut(u32)) {
-    adopt();
-    let mut family = Family::new(seeds);
-    let until = Instant::now() + PATIENCE;
-    let mut told = HashSet::new();
-    loop {
+impl Halting {
+    /// Before the command is started. `adopts`: whether orphans of the job become our children, so that
+    /// none is out of reach; who asks for its parent then finds us, and not the first process of the system.
+    pub(crate) fn begin(adopts: bool) -> Halting {
+        if adopts {
+            // SAFETY: sets a flag of this process.
+            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        }
+        let children = read::children(std::process::id()).unwrap_or_default();
+        Halting { strangers: children.into_iter().collect(), adopts }
+    }
+
+    /// Stops the job; the pids of its processes. `seeds` are those that are known.
+    pub(crate) fn stop(&self, seeds: &[u32], beat: &dyn Fn()) -> Vec<u32> {
+        let mut family = Family::new(seeds, &self.strangers);
         family.stop(beat);
-        for &name in family.known.keys() {
-            if told.insert(name) {
-                dying(name.0);
+        let mut pids: Vec<u32> = family.known.keys().map(|&(pid, _)| pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// Kills the job, and waits until none of it is left. `dying` is told of each process before.
+    pub(crate) fn kill(&self, seeds: &[u32], beat: &dyn Fn(), mut dying: impl FnMut(u32)) {
+        let mut family = Family::new(seeds, &self.strangers);
+        let until = Instant::now() + PATIENCE;
+        let mut told = HashSet::new();
+        loop {
+            family.stop(beat);
+            for &name in family.known.keys() {
+                if told.insert(name) {
+                    dying(name.0);
+                }
+            }
+            family.send(Signal::KILL);
+            while !family.is_gone() && Instant::now() < until {
+                beat();
+                std::thread::sleep(MOMENT);
+            }
+            if !family.grow() || Instant::now() >= until {
+                return;
             }
         }
-        family.send(Signal::KILL);
-        while !family.is_gone() && Instant::now() < until {
-            beat();
-            std::thread::sleep(MOMENT);
-        }
-        // Orphans have come to us meanwhile.
-        if !family.grow() || Instant::now() >= until {
+    }
+
+    /// Takes the ends of orphans that came to us, but for the `spared` ones, whose end is still asked for
+    /// elsewhere.
+    pub(crate) fn reap(&self, spared: &[u32]) {
+        if !self.adopts {
             return;
         }
+        for pid in read::children(std::process::id()).unwrap_or_default() {
+            if !spared.contains(&pid) && !self.strangers.contains(&pid) && exit::has_ended(pid) {
+                // SAFETY: waits for a child that has ended, and whose status nobody wants.
+                unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
+            }
+        }
     }
-}
-
-/// From here on orphaned descendants become our children.
-fn adopt() {
-    // SAFETY: sets a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
 /// A process by its id and the time of its start, which no other has.
 type Name = (u32, u64);
 
 /// A job's processes that have been found.
-struct Family {
+struct Family<'a> {
     seeds: Vec<u32>,
+    /// Children of ours that are no part of it.
+    strangers: &'a HashSet<u32>,
     /// With a descriptor each.
     known: HashMap<Name, OwnedFd>,
 }
 
-impl Family {
-    fn new(seeds: &[u32]) -> Family {
-        Family { seeds: seeds.to_vec(), known: HashMap::new() }
+impl<'a> Family<'a> {
+    fn new(seeds: &[u32], strangers: &'a HashSet<u32>) -> Family<'a> {
+        Family { seeds: seeds.to_vec(), strangers, known: HashMap::new() }
     }
 
     /// Stops all, until there are no more.
@@ -93,7 +121,8 @@ impl Family {
         let mut queue = self.seeds.clone();
         queue.extend(self.known.keys().map(|&(pid, _)| pid));
         queue.extend(read::children(own).unwrap_or_default());
-        let (mut seen, mut any) = (HashSet::from([own]), false);
+        let (mut seen, mut any) = (self.strangers.clone(), false);
+        seen.insert(own);
         while let Some(pid) = queue.pop() {
             if !seen.insert(pid) {
                 continue;

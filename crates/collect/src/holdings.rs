@@ -132,3 +132,76 @@ impl Holdings {
         self.used.iter().map(|used| (used.sheet, used.holder))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::in_memory;
+    use heaptape_wire::atomic::AtomicU64;
+    use std::sync::atomic::AtomicBool;
+
+    fn add(word: &AtomicU64, bytes: u64) {
+        word.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn each_process_has_what_its_own_threads_count() {
+        let ledger = in_memory();
+        let holders = [(7, 3, 1), (9, 4, 2)].map(|(place, slot, generation)| {
+            ledger.account(slot as usize).open(generation);
+            Holder { place, slot, generation }
+        });
+        // The last is of a process that had the second one's slot before it.
+        let owners = [(3, 1), (4, 2), (3, 1), (4, 1)];
+        for (index, (slot, generation)) in owners.into_iter().enumerate() {
+            let sheet = ledger.sheet(index);
+            sheet.open(slot, generation, 0, 100 + index as u32);
+            add(&sheet.allocated, 1000 << index);
+            add(&sheet.usable[0], 1001 << index);
+        }
+        // What the third of them made, the first has released.
+        add(&ledger.sheet(0).freed, 4000);
+        ledger.sheet(2).idle.store(1, Ordering::Relaxed);
+        add(&ledger.account(3).charged[Kind::Data as usize], 50);
+        ledger.account(4).inherit(600);
+        ledger.account(4).exempt();
+        let held = Holdings::default().look(ledger, owners.len(), &holders);
+        assert_eq!((held[0].requested, held[0].usable, held[0].threads), (1000, 5005, 1));
+        assert_eq!((held[0].beside(), held[0].is_exempt), (50, false));
+        assert_eq!((held[1].requested, held[1].inherited, held[1].threads), (2000, 600, 1));
+        assert!(held[1].is_exempt);
+        // One that is not taken yet, or not in the list, is nobody's.
+        let held = Holdings::default().look(ledger, 1, &holders[1..]);
+        assert_eq!(held[0].requested, 0);
+    }
+
+    /// Blocks that one thread makes and another releases, one at a time.
+    #[test]
+    fn what_is_seen_is_never_more_than_what_lived() {
+        const MOST: u64 = 100;
+        let ledger = in_memory();
+        ledger.account(0).open(1);
+        let sheets = [0, 1].map(|index| {
+            ledger.sheet(index).open(0, 1, index as u32, 1);
+            ledger.sheet(index)
+        });
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0usize.. {
+                    add(&sheets[round % 2].allocated, MOST);
+                    add(&sheets[(round + 1) % 2].freed, MOST);
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let mut holdings = Holdings::default();
+            let holder = [Holder { place: 0, slot: 0, generation: 1 }];
+            let looks = (0..100_000).map(|_| holdings.look(ledger, 2, &holder)[0].requested);
+            let most = looks.max();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(most <= Some(MOST), "{most:?}");
+        });
+    }
+}

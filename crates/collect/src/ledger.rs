@@ -101,6 +101,17 @@ fn allocate(file: &File, at: usize, bytes: usize) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes as u64)?)
 }
 
+/// A ledger in memory of its own, all of it ready.
+#[cfg(test)]
+pub(crate) fn in_memory() -> Ledger {
+    let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: new memory, which stays for the process's life.
+    unsafe {
+        let base = rustix::mm::mmap_anonymous(std::ptr::null_mut(), LEDGER_BYTES, access, private);
+        Ledger::new(base.unwrap().cast())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -92,3 +92,61 @@ impl Treasury {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::in_memory;
+
+    const BATCH: u64 = 1000;
+
+    /// A treasury of a job with this limit; threads ask the system as the collector does.
+    fn treasury(limit: u64) -> Treasury {
+        let ledger = in_memory();
+        ledger.budget().open(limit, BATCH);
+        Treasury::new(ledger)
+    }
+
+    impl Treasury {
+        fn spend(&self, sheet: usize, bytes: u64) -> bool {
+            let purse = self.ledger.purse(sheet);
+            self.budget().spend(purse, bytes, &self.office(4)).is_ok()
+        }
+
+        fn refund(&self, sheet: usize, bytes: u64) {
+            self.budget().refund(self.ledger.purse(sheet), bytes, &self.office(4));
+        }
+    }
+
+    #[test]
+    fn what_the_dead_held_is_kept_until_it_is_given_back() {
+        let mut treasury = treasury(1 << 20);
+        assert!(treasury.spend(0, 70_000) && treasury.spend(1, 30_000) && treasury.spend(2, 500));
+        // The second thread releases what the first has made.
+        treasury.refund(1, 60_000);
+        assert_eq!(treasury.used(&[0, 1]), 40_000);
+        assert_eq!(treasury.take_over(&[0, 1], 4), 40_000);
+        assert_eq!(treasury.used(&[0, 1]), 0);
+        // Nothing unused of theirs is left; the third has its own, and what it has drawn ahead.
+        assert_eq!(treasury.budget().granted(), 40_000 + 500 + BATCH);
+        treasury.give_back(25_000, 4);
+        assert_eq!(treasury.budget().granted(), 15_000 + 500 + BATCH);
+        treasury.give_back(15_000, 4);
+        assert_eq!(treasury.take_over(&[2], 4), 500);
+        treasury.give_back(500, 4);
+        assert_eq!(treasury.budget().granted(), 0);
+    }
+
+    #[test]
+    fn purses_that_were_taken_over_serve_the_next_process_in_full() {
+        let mut treasury = treasury(100_000);
+        for _ in 0..1000 {
+            assert!(treasury.spend(3, 99_000) && !treasury.spend(2, 99_000));
+            let kept = treasury.take_over(&[2, 3], 4);
+            assert!(!treasury.spend(2, 1001));
+            treasury.give_back(kept, 4);
+            assert_eq!(treasury.budget().granted(), 0);
+        }
+        assert_eq!(treasury.budget().peak(), 99_000);
+    }
+}

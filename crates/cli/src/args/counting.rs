@@ -18,7 +18,7 @@ const LEAST: u64 = 64 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape limit 1GB -- mpirun -n 4 ./solver", "all ranks together may hold 1 GB"),
-    ("heaptape limit 512MB --on-limit kill --strict --json verdict.json -- ./solver", "for a script: it ends at the first request beyond the limit, and the status is 0 only if all went well"),
+    ("heaptape limit 512MB --on-limit kill --strict --json verdict.json -- ./solver", "for a script: killed at the first request beyond it, status 0 only if all is well"),
 ]))]
 pub(crate) struct Limit {
     /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K

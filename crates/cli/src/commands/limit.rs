@@ -5,11 +5,13 @@ mod asker;
 mod files;
 mod watcher;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use heaptape_collect::{Counting, Exit, Launch, count};
-use heaptape_ledger::{Basis, Ended, Job, OnLimit, Spread, Totals, Verdict};
+use heaptape_collect::{Counting, Error, Exit, Launch, count};
+use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
 use heaptape_report::limit::{self, Figures, Settings};
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::{Style, document, json};
@@ -77,7 +79,7 @@ fn run(
     };
     let counting = counting(limit, &args, &settings, library);
     let mut watcher = Watcher::new(teller, on_limit);
-    match count(&counting, &mut watcher) {
+    match counted(&counting, settings.strict, &mut watcher) {
         Ok((job, exit)) => {
             let report = Report { job, exit, settings: &settings, verbose: args.verbose };
             let is_told = report.tell(files, &mut watcher, terminal);
@@ -91,11 +93,37 @@ fn run(
     }
 }
 
+/// Counts, but not what can't be counted where only that would do.
+fn counted(
+    counting: &Counting,
+    is_strict: bool,
+    watcher: &mut Watcher,
+) -> Result<(Job, Exit), Error> {
+    let why = is_strict.then(|| counting.launch.obstacle()).flatten();
+    let Some(why) = why else { return count(counting, watcher) };
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let command: Vec<String> = counting.launch.command.iter().map(text).collect();
+    let name = command.first().cloned().unwrap_or_default();
+    watcher
+        .teller
+        .error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
+    let job = Job {
+        uncovered: vec![Missed { pid: 0, command: command.clone(), why }],
+        command,
+        limit: counting.limit,
+        basis: counting.basis,
+        exact: counting.exact,
+        details: counting.details,
+        ..Job::default()
+    };
+    Ok((job, Exit::default()))
+}
+
 fn counting(
     limit: Option<u64>,
     args: &args::Counting,
     settings: &Settings,
-    library: std::path::PathBuf,
+    library: PathBuf,
 ) -> Counting {
     let command = args.command.clone();
     Counting {

@@ -66,6 +66,9 @@ pub(crate) struct Counting {
     /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
+    #[arg(long, conflicts_with = "strict")]
+    pub(crate) join: bool,
     /// End the counting when the command ends, though children may still run
     #[arg(long)]
     pub(crate) no_wait: bool,
@@ -79,7 +82,7 @@ pub(crate) struct Counting {
     #[arg(long)]
     pub(crate) verbose: bool,
     /// Show what the job and each rank hold while it runs, if stderr is a terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "join")]
     pub(crate) live: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true,

@@ -2,12 +2,14 @@
 //! processes together or without one.
 
 mod asker;
+mod bars;
 mod files;
+mod joined;
 mod watcher;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptape_collect::{Counting, Error, Exit, Launch, count};
@@ -20,6 +22,7 @@ use super::running::{FAILED, Teller, exit_code, not_started};
 use crate::args;
 use crate::library;
 use crate::terminal::Terminal;
+use bars::Bars;
 use files::{Files, Form};
 use watcher::Watcher;
 
@@ -51,16 +54,9 @@ fn run(
         teller.error("--brief counts no usable bytes, and --basis usable needs them");
         return ExitCode::from(WRONG_USAGE);
     }
-    let files = match Files::open(args.output.as_deref(), args.json.as_deref()) {
+    let files = match open(args.output.as_deref(), args.json.as_deref(), &teller) {
         Ok(files) => files,
-        Err(files::Error::Same(sentence)) => {
-            teller.error(&sentence);
-            return ExitCode::from(WRONG_USAGE);
-        }
-        Err(files::Error::Unwritable(error)) => {
-            teller.error(&format!("{error:#}; nothing was started"));
-            return ExitCode::from(FAILED);
-        }
+        Err(status) => return status,
     };
     let library = match library::path() {
         Ok(library) => library,
@@ -78,19 +74,39 @@ fn run(
         strict: args.strict,
     };
     let counting = counting(limit, &args, &settings, library);
-    let mut watcher = Watcher::new(teller, on_limit);
+    let bars = if args.live { Bars::new(limit) } else { None };
+    let mut watcher = Watcher::new(teller, on_limit, bars);
+    if args.join {
+        return joined::run(counting, settings, files, &args, watcher, terminal);
+    }
     match counted(&counting, settings.strict, &mut watcher) {
         Ok((job, exit)) => {
+            watcher.close();
             let report = Report { job, exit, settings: &settings, verbose: args.verbose };
             let is_told = report.tell(files, &mut watcher, terminal);
             status(&report.job, exit, &settings, is_told)
         }
         Err(error) => {
+            watcher.close();
             watcher.teller.error(&error.to_string());
             files.discard();
             not_started(&error)
         }
     }
+}
+
+/// Opens the files that the report goes to, or says why not.
+fn open(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Result<Files, ExitCode> {
+    Files::open(output, json).map_err(|error| match error {
+        files::Error::Same(sentence) => {
+            teller.error(&sentence);
+            ExitCode::from(WRONG_USAGE)
+        }
+        files::Error::Unwritable(error) => {
+            teller.error(&format!("{error:#}; nothing was started"));
+            ExitCode::from(FAILED)
+        }
+    })
 }
 
 /// Counts, but not what can't be counted where only that would do.

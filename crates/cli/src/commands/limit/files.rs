@@ -59,6 +59,12 @@ impl Files {
         Ok(files)
     }
 
+    /// Their full names: of the report and of the JSON.
+    pub(super) fn names(&self) -> [Option<PathBuf>; 2] {
+        let name = |target: &Target| fs::canonicalize(&target.path).ok();
+        [&self.output, &self.json].map(|target| target.as_ref().and_then(name))
+    }
+
     /// Removes what was made for nothing.
     pub(super) fn discard(self) {
         for target in [self.output, self.json].into_iter().flatten().filter(|target| target.is_new)

@@ -4,7 +4,6 @@
 //! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
 
 use std::fs::File;
-use std::process::Child;
 use std::time::Instant;
 
 use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
@@ -93,18 +92,19 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
     let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
-    let started = Instant::now();
     let mut child = record::start(&mut recorder, &counting.launch, limits)?;
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
-    let mut counted = Counted { watch, command: child.id(), halting };
+    let mut counted = Counted::new(watch, Some(child.id()), halting);
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
-    Ok(finish(recorder, counting, started, &mut child, &signals, &mut counted))
+    let job = counted.finish(recorder, counting);
+    // It may go on, where nobody waits for it or the counting had to end.
+    Ok((job, record::wait(&mut child, &signals)))
 }
 
 /// A session that counts as soon as somebody registers with it.
-fn open(counting: &Counting) -> Result<Recorder, Error> {
+pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     let arena = SharedArena::create_counting(|ledger| prepare(ledger, counting))?;
     let nothing = File::options().write(true).open("/dev/null");
     let nothing = nothing.map_err(|source| Error::System { what: "opening /dev/null", source })?;
@@ -138,11 +138,12 @@ fn prepare(ledger: Ledger, counting: &Counting) {
 }
 
 /// What is done between two rounds.
-struct Counted<'a> {
+pub(crate) struct Counted<'a> {
     watch: &'a mut dyn CountWatch,
-    /// The command's pid.
-    command: u32,
+    /// The command's pid, where we have started it.
+    command: Option<u32>,
     halting: Halting,
+    started: Instant,
 }
 
 impl Observer for Counted<'_> {
@@ -153,7 +154,7 @@ impl Observer for Counted<'_> {
     fn after_round(&mut self, recorder: &mut Recorder) {
         if recorder.round.is_multiple_of(REAP_EVERY) {
             let mut spared = recorder.live_pids();
-            spared.push(self.command);
+            spared.extend(self.command);
             self.halting.reap(&spared);
         }
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
@@ -174,11 +175,40 @@ impl Observer for Counted<'_> {
     }
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    /// From the start of the job on.
+    pub(crate) fn new(
+        watch: &'a mut dyn CountWatch,
+        command: Option<u32>,
+        halting: Halting,
+    ) -> Counted<'a> {
+        Counted { watch, command, halting, started: Instant::now() }
+    }
+
+    /// The job has ended, or is to be counted no longer: all figures.
+    pub(crate) fn finish(mut self, mut recorder: Recorder, counting: &Counting) -> Job {
+        if let Some(counter) = &mut recorder.counter {
+            counter.refusals.look(counter.ledger, &recorder.processes, true);
+        }
+        self.after_round(&mut recorder);
+        recorder.conclude();
+        self.halting.reap(&Vec::from_iter(self.command));
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let missed = recorder.ended.take().map(|why| Missed {
+            pid: 0,
+            command: Vec::new(),
+            why: format!("the counting ended before the job did ({})", why.as_str()),
+        });
+        let Some(mut counter) = recorder.counter.take() else { return Job::default() };
+        counter.uncovered.extend(missed);
+        job(counter, counting, elapsed)
+    }
+
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
         let mut seeds = recorder.live_pids();
         seeds.extend(recorder.intents.named());
-        seeds.push(self.command);
+        seeds.extend(self.command);
+        seeds.extend(recorder.joined.keys());
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
@@ -191,32 +221,6 @@ impl Counted<'_> {
         });
         segments.into_iter().for_each(Segments::remove);
     }
-}
-
-fn finish(
-    mut recorder: Recorder,
-    counting: &Counting,
-    started: Instant,
-    child: &mut Child,
-    signals: &Signals,
-    counted: &mut Counted<'_>,
-) -> (Job, Exit) {
-    if let Some(counter) = &mut recorder.counter {
-        counter.refusals.look(counter.ledger, &recorder.processes, true);
-    }
-    counted.after_round(&mut recorder);
-    recorder.conclude();
-    let exit = record::wait(child, signals);
-    counted.halting.reap(&[]);
-    let elapsed = started.elapsed().as_secs_f64();
-    let missed = recorder.ended.take().map(|why| Missed {
-        pid: 0,
-        command: Vec::new(),
-        why: format!("the counting ended before the job did ({})", why.as_str()),
-    });
-    let Some(mut counter) = recorder.counter.take() else { return (Job::default(), exit) };
-    counter.uncovered.extend(missed);
-    (job(counter, counting, elapsed), exit)
 }
 
 /// All figures together.

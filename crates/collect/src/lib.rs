@@ -60,7 +60,7 @@ mod usage;
 pub use count::{CountWatch, Counting, Refusal, count};
 pub use error::Error;
 pub use exit::Exit;
-pub use join::{Joining, join};
+pub use join::{Joining, JoiningCount, join, join_count};
 pub use launch::Launch;
 pub use limits::was_open;
 pub use output::Output;

@@ -218,6 +218,11 @@ impl Recorder {
         round.ok()
     }
 
+    /// Whether there is something that the user should hear at once.
+    pub(crate) fn has_news(&self) -> bool {
+        self.counter.as_ref().is_some_and(|counter| counter.refusals.is_news())
+    }
+
     /// The pids of the processes that are being recorded.
     pub(crate) fn live_pids(&self) -> Vec<u32> {
         self.live.iter().filter_map(|&i| self.processes[i].pid).collect()

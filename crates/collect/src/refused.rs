@@ -52,6 +52,11 @@ impl Refusals {
         self.first.as_ref()
     }
 
+    /// Whether there is one that was not told yet.
+    pub(crate) fn is_news(&self) -> bool {
+        self.is_news
+    }
+
     /// The first one, once.
     pub(crate) fn news(&mut self) -> Option<FirstRefusal> {
         std::mem::take(&mut self.is_news).then(|| self.first.clone()).flatten()

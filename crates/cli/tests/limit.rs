@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compile::static_program;
-use harness::running::{Outcome, run};
+use harness::running::{Outcome, Running, run, until};
 use harness::{heaptape, one_sentence, scratch};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -158,4 +158,41 @@ fn strictness_does_not_start_what_cannot_be_counted() {
     assert_eq!(document["verdict"], "uncovered");
     assert_eq!(document["uncovered"][0]["command"][0], fixed.to_str().expect("UTF-8"));
     assert_eq!(document["exit"], serde_json::json!({"code": null, "signal": null}));
+}
+
+/// Two commands of one job, each started by itself, may hold the limit together.
+#[test]
+fn commands_that_join_are_counted_together() {
+    let folder = scratch();
+    let file = folder.path().join("x.json");
+    let join = |script: &str| {
+        let mut counted = heaptape(["limit", "1GB", "--quiet", "--join", "--json"]);
+        counted.arg(&file).args(["--", "sh", "-c", script]);
+        let name = folder.path().file_name().expect("a name");
+        counted.env("HEAPTAPE_JOB", name).current_dir(folder.path());
+        counted
+    };
+    let one = Running::start(&mut join("touch one; until [ -e two ]; do sleep 0.01; done; exit 4"));
+    let two = run(&mut join("until [ -e one ]; do sleep 0.01; done; touch two"));
+    let one = one.finish(harness::LIMIT);
+    assert_eq!((one.code(), two.code()), (4, 0), "{}", one.stderr_text());
+    assert_eq!((one.stderr_text(), two.stderr_text()), (String::new(), String::new()));
+    let document = written(&file);
+    let rows = document["processes"].as_array().expect("rows");
+    let shells = rows.iter().filter(|row| row["command"][0] == "sh").count();
+    assert!(shells >= 2, "{document}");
+}
+
+/// The document, once the process that counted has written it.
+fn written(file: &Path) -> Value {
+    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
+    until(harness::LIMIT, document).expect("a document")
+}
+
+#[test]
+fn nobody_joins_a_job_that_has_no_name() {
+    let outcome = shell(&["limit", "1GB", "--join"], "true");
+    assert_eq!(outcome.code(), 125);
+    assert!(one_sentence(&outcome).contains("HEAPTAPE_JOB=NAME"));
+    assert_eq!(shell(&["limit", "1GB", "--join", "--strict"], "true").code(), 2);
 }

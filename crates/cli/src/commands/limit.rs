@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use heaptape_collect::{Counting, Error, Exit, Launch, count};
 use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
+use heaptape_report::document::Part;
 use heaptape_report::limit::{self, Figures, Settings};
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::{Style, document, json};
@@ -23,7 +24,7 @@ use crate::args;
 use crate::library;
 use crate::terminal::Terminal;
 use bars::Bars;
-use files::{Files, Form};
+use files::{Files, Form, Target};
 use watcher::Watcher;
 
 /// What was asked for makes no sense.
@@ -66,28 +67,22 @@ fn run(
             return ExitCode::from(FAILED);
         }
     };
-    let settings = Settings {
-        on_limit,
-        exclude_mpi_runtime: args.exclude_mpi_runtime,
-        exempt: args.exempt.clone(),
-        count_launcher: args.count_launcher,
-        strict: args.strict,
-    };
+    let settings = settings(on_limit, &args);
     let counting = counting(limit, &args, &settings, library);
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
-        return joined::run(counting, settings, files, &args, watcher, terminal);
+        return joined::run(counting, settings, files, args.verbose, watcher, terminal);
     }
-    match counted(&counting, settings.strict, &mut watcher) {
+    let came = counted(&counting, settings.strict, &mut watcher);
+    watcher.close();
+    match came {
         Ok((job, exit)) => {
-            watcher.close();
             let report = Report { job, exit, settings: &settings, verbose: args.verbose };
             let is_told = report.tell(files, &mut watcher, terminal);
             status(&report.job, exit, &settings, is_told)
         }
         Err(error) => {
-            watcher.close();
             watcher.teller.error(&error.to_string());
             files.discard();
             not_started(&error)
@@ -133,6 +128,16 @@ fn counted(
         ..Job::default()
     };
     Ok((job, Exit::default()))
+}
+
+fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {
+    Settings {
+        on_limit,
+        exclude_mpi_runtime: args.exclude_mpi_runtime,
+        exempt: args.exempt.clone(),
+        count_launcher: args.count_launcher,
+        strict: args.strict,
+    }
 }
 
 fn counting(
@@ -190,32 +195,33 @@ impl Report<'_> {
             verbose: self.verbose,
         };
         let parts = limit::parts(&figures);
-        let is_named = files.output.is_some();
-        let mut is_told = true;
-        let mut check = |written: io::Result<()>| {
-            if let Err(error) = written {
-                watcher.teller.error(&error.to_string());
-                is_told = false;
-            }
-        };
-        if let Some(file) = files.json {
-            check(file.write(|out| json::limit::write(out, &figures)));
+        if files.output.is_none() && !terminal.is_quiet() {
+            say(&parts, terminal);
         }
-        if let Some(file) = files.output {
-            let style = Style { width: UNLIMITED, color: false };
-            check(file.write(|out| match file.form {
-                Form::Markdown => document::write_markdown(out, &parts),
-                Form::Text => document::write_terminal(out, &parts, style),
-            }));
-        }
-        if !is_named && !terminal.is_quiet() {
-            let mut out = Vec::new();
-            // A vector takes all, and there is nobody to tell when stderr is closed.
-            let _ = document::write_terminal(&mut out, &parts, terminal.style_of_stderr());
-            let _ = io::stderr().write_all(&out);
-        }
-        is_told
+        let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
+        let text = files.output.map(|file| save(&file, &parts));
+        let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
+        let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
+        sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
+        sentences.is_empty()
     }
+}
+
+/// Writes the report into its file.
+fn save(file: &Target, parts: &[Part]) -> io::Result<()> {
+    let style = Style { width: UNLIMITED, color: false };
+    file.write(|out| match file.form {
+        Form::Markdown => document::write_markdown(out, parts),
+        Form::Text => document::write_terminal(out, parts, style),
+    })
+}
+
+/// Writes the report to stderr, all at once.
+fn say(parts: &[Part], terminal: &Terminal) {
+    let mut out = Vec::new();
+    // A vector takes all, and there is nobody to tell when stderr is closed.
+    let _ = document::write_terminal(&mut out, parts, terminal.style_of_stderr());
+    let _ = io::stderr().write_all(&out);
 }
 
 #[cfg(test)]

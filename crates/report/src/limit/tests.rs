@@ -134,7 +134,7 @@ fn of_many_processes_the_largest_have_rows() {
 #[test]
 fn of_many_classes_the_groups_have_rows() {
     let mut many = job();
-    let bin = many.processes[1].sums.bins[0].clone();
+    let bin = many.processes[1].sums.bins[0];
     many.processes[1].sums.bins[..100].fill(heaptape_ledger::Traffic { count: 1, total: 1, ..bin });
     assert!(text(&many).contains("size classes; --verbose shows them."));
     assert!(!in_columns(&many, true, 80).contains("--verbose shows them"));

@@ -101,8 +101,12 @@ mod tests {
     #[test]
     fn processes_of_a_rank_have_one_bar() {
         let holding = |rank, charged| Holding { pid: None, rank, command: &[], charged };
-        let processes =
-            [holding(Some(1), 5), holding(None, 70), holding(Some(0), 3), holding(Some(1), u64::MAX)];
+        let processes = [
+            holding(Some(1), 5),
+            holding(None, 70),
+            holding(Some(0), 3),
+            holding(Some(1), u64::MAX),
+        ];
         let held: Vec<(u32, u64)> = by_rank(&processes).into_iter().collect();
         assert_eq!(held, [(0, 3), (1, u64::MAX)]);
     }

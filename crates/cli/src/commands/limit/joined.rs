@@ -9,7 +9,6 @@ use heaptape_report::limit::Settings;
 use super::files::Files;
 use super::watcher::Watcher;
 use super::{Report, open};
-use crate::args;
 use crate::commands::running::{FAILED, job, not_started};
 use crate::terminal::Terminal;
 
@@ -19,7 +18,7 @@ pub(super) fn run(
     counting: Counting,
     settings: Settings,
     files: Files,
-    args: &args::Counting,
+    verbose: bool,
     mut watcher: Watcher,
     terminal: &Terminal,
 ) -> ExitCode {
@@ -31,17 +30,18 @@ pub(super) fn run(
             return ExitCode::from(FAILED);
         }
     };
-    // The process that counts keeps nothing open that the command has.
-    let [output, json] = files.names();
+    // The process that counts lets go of all that is open.
+    let files = files.close();
     match join_count(&JoiningCount { counting, job, local_size }, &mut watcher) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(job)) => {
-            let files = match open(output.as_deref(), json.as_deref(), &watcher.teller) {
+            let files = match open(files.output.as_deref(), files.json.as_deref(), &watcher.teller)
+            {
                 Ok(files) => files,
                 Err(status) => return status,
             };
             let exit = Exit::default();
-            let report = Report { job, exit, settings: &settings, verbose: args.verbose };
+            let report = Report { job, exit, settings: &settings, verbose };
             report.tell(files, &mut watcher, terminal);
             ExitCode::SUCCESS
         }

@@ -85,6 +85,16 @@ fn add(counter: &AtomicU64, more: u64) {
     unsafe { arch::add_to(counter.as_ptr(), more) };
 }
 
+/// Raises a peak to the difference of two counters. (Where this thread has released blocks of others that may
+/// be negative.)
+#[inline(always)]
+fn raise(peak: &AtomicU64, made: &AtomicU64, gone: &AtomicU64) {
+    let now = made.load(Ordering::Relaxed).wrapping_sub(gone.load(Ordering::Relaxed));
+    if now as i64 > peak.load(Ordering::Relaxed) as i64 {
+        peak.store(now, Ordering::Relaxed);
+    }
+}
+
 /// A class's counters, as their thread adds to them.
 struct Class<'a>(&'a Traffic);
 
@@ -94,14 +104,7 @@ impl Class<'_> {
         let traffic = self.0;
         add(&traffic.count, 1);
         add(&traffic.total, size);
-        let current = traffic
-            .total
-            .load(Ordering::Relaxed)
-            .wrapping_sub(traffic.freed.load(Ordering::Relaxed));
-        // Where this thread has released blocks of others the difference may be negative.
-        if (current as i64) > traffic.peak.load(Ordering::Relaxed) as i64 {
-            traffic.peak.store(current, Ordering::Relaxed);
-        }
+        raise(&traffic.peak, &traffic.total, &traffic.freed);
     }
 
     #[inline(always)]
@@ -116,11 +119,14 @@ impl Lane {
     fn count(self, block: *mut u8, size: u64, caller: usize, ask: UsableSize) {
         add(&self.sheet.allocations, 1);
         add(&self.sheet.allocated, size);
+        raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
         let mut module = 0;
         if LEVEL.load(Ordering::Relaxed) == DETAILED {
             module = callers::module_of(caller);
             // SAFETY: a live block of the library that is asked.
             add(&self.sheet.usable[0], unsafe { ask(block) } as u64);
+            let [made, gone] = &self.sheet.usable;
+            raise(&self.sheet.usable_peak, made, gone);
             Class(&self.sheet.modules[module]).allocate(size);
             Class(&self.sheet.bins[bin_of(size)]).allocate(size);
         }

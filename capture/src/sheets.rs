@@ -3,7 +3,7 @@
 //! A thread takes a sheet when it first allocates. It goes with the thread's number, and so to the
 //! thread that gets that number later: what a process's threads have counted stays in its sheets.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use heaptape_wire::ledger::{SHEETS, Sheet};
 
@@ -20,6 +20,9 @@ pub fn own_slot() -> u32 {
 
 /// Requested bytes that lived in this process when it last forked: what the child has inherited.
 static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// 1 in a launcher and in its forks.
+static IS_EXEMPT: AtomicU32 = AtomicU32::new(0);
 
 /// Gives the calling thread a lane, where calls are counted and this one is the program's.
 #[cold]
@@ -71,6 +74,10 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
         account.inherit(HELD.load(Ordering::Relaxed));
     }
     if is_launcher && !ledger().header().wanted().launchers {
+        IS_EXEMPT.store(1, Ordering::Relaxed);
+    }
+    // A launcher forks what becomes a rank later, by an exec.
+    if IS_EXEMPT.load(Ordering::Relaxed) != 0 {
         account.exempt();
     }
     spending::begin();

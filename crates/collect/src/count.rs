@@ -4,7 +4,7 @@
 //! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
 
 use std::fs::File;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
 use heaptape_proc::{read, system};
@@ -32,6 +32,8 @@ use crate::sink::Sink;
 /// Bytes that a thread draws ahead from the budget.
 pub(crate) const BATCH: u64 = 64 << 10;
 
+/// How often the caller is told what is held.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// Rounds between two looks for orphans that have ended.
 const REAP_EVERY: u64 = 256;
 
@@ -73,12 +75,27 @@ pub struct Refusal<'a> {
     pub command: &'a [String],
 }
 
+/// What a process holds while the job goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The process id, where it is known.
+    pub pid: Option<u32>,
+    /// Its MPI rank.
+    pub rank: Option<u32>,
+    /// Its command line.
+    pub command: &'a [String],
+    /// Bytes that are charged to it, at least.
+    pub charged: u64,
+}
+
 /// What the caller may tell the user while a job is counted.
 pub trait CountWatch: Watch {
     /// A request was refused, for the first time.
     fn refused(&mut self, refusal: &Refusal<'_>);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
+    /// What the processes of the job hold now, and all together: several times a second.
+    fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
 }
 
 /// Counts a job, and how its command ended.
@@ -144,6 +161,8 @@ pub(crate) struct Counted<'a> {
     command: Option<u32>,
     halting: Halting,
     started: Instant,
+    /// When the caller was last told what is held.
+    shown: Instant,
 }
 
 impl Observer for Counted<'_> {
@@ -156,6 +175,9 @@ impl Observer for Counted<'_> {
             let mut spared = recorder.live_pids();
             spared.extend(self.command);
             self.halting.reap(&spared);
+        }
+        if self.shown.elapsed() >= SHOWN_EVERY {
+            self.show(recorder);
         }
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
         let Some(counter) = &mut recorder.counter else { return };
@@ -182,7 +204,20 @@ impl<'a> Counted<'a> {
         command: Option<u32>,
         halting: Halting,
     ) -> Counted<'a> {
-        Counted { watch, command, halting, started: Instant::now() }
+        let started = Instant::now();
+        Counted { watch, command, halting, started, shown: started }
+    }
+
+    fn show(&mut self, recorder: &Recorder) {
+        self.shown = Instant::now();
+        let Some(counter) = &recorder.counter else { return };
+        let holding = |&(place, charged): &(usize, u64)| {
+            let process = &recorder.processes[place];
+            let (pid, start) = (process.known_pid(), &process.start);
+            Holding { pid, rank: start.rank, command: &start.command, charged }
+        };
+        let (each, charged) = &counter.now;
+        self.watch.goes_on(&each.iter().map(holding).collect::<Vec<_>>(), *charged);
     }
 
     /// The job has ended, or is to be counted no longer: all figures.
@@ -226,9 +261,10 @@ impl<'a> Counted<'a> {
 /// All figures together.
 fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
+    let inherited = counter.inherited();
     let processes = counter.take_processes();
     let times = counter.usage.times();
-    let bounds = Together::of(&counter, &processes);
+    let bounds = Together::of(&counter, &processes, inherited);
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -263,7 +299,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(counter: &Counter, processes: &[Figures]) -> Together {
+    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
         let counted = || processes.iter().filter(|process| !process.launcher);
         let join = |of: &dyn Fn(&Figures) -> Bounds| {
             let mut sum = Bounds::default();
@@ -276,16 +312,15 @@ impl Together {
             Bounds { lower, upper: bounds.upper.min(most).max(lower) }
         };
         let drawn = counter.ledger.budget().peak();
-        let charged =
-            seen(join(&|process| process.peak), most.charged.max(counter.sure()), u64::MAX);
-        let charged = Bounds { upper: drawn.max(charged.lower), ..charged };
+        // What stays charged for those who are gone is no more than they held themselves.
+        let charged = join(&|process| process.peak);
         let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
         Together {
-            charged,
+            charged: seen(charged, most.charged.max(counter.sure()), drawn),
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested, drawn),
+            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

@@ -40,8 +40,12 @@ pub(crate) struct Most {
     pub(crate) charged: u64,
     pub(crate) requested: u64,
     pub(crate) usable: u64,
+    /// What is charged beside blocks.
+    beside: u64,
     /// What came with the fork.
     inherited: u64,
+    /// Requested bytes with those.
+    with_inherited: u64,
 }
 
 /// The figures of a job.
@@ -56,6 +60,9 @@ pub(crate) struct Counter {
     rows: Vec<Row>,
     /// Of the whole job.
     pub(crate) most: Most,
+    /// What was charged to each process at the last look, by its place, and to all that are held against
+    /// the limit.
+    pub(crate) now: (Vec<(usize, u64)>, u64),
     /// The rows of the moment when most was charged.
     pub(crate) charged: Charged,
     pub(crate) threads: u64,
@@ -78,6 +85,7 @@ impl Counter {
             holdings: Holdings::default(),
             rows: Vec::new(),
             most: Most::default(),
+            now: (Vec::new(), 0),
             charged: Charged::default(),
             threads: 0,
             refusals: Refusals::new(ledger.header().wanted().on_limit),
@@ -129,6 +137,9 @@ impl Counter {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
         self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
+        let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
+        let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
+        self.now.0 = each.collect();
         self.take_in(&holders, &held);
         self.raise(&held);
     }
@@ -139,7 +150,10 @@ impl Counter {
         for (holder, held) in holders.iter().zip(held) {
             let most = &mut self.row(holder.place).most;
             most.charged = most.charged.max(heap(held, basis).saturating_add(held.beside()));
-            most.requested = most.requested.max(held.requested.saturating_add(held.inherited));
+            most.requested = most.requested.max(held.requested);
+            most.with_inherited =
+                most.with_inherited.max(held.requested.saturating_add(held.inherited));
+            most.beside = most.beside.max(held.beside());
             most.usable = most.usable.max(held.usable);
             most.inherited = most.inherited.max(held.inherited);
         }
@@ -169,6 +183,7 @@ impl Counter {
             reserve: kind(Kind::Reserve),
         };
         let total = charged.total();
+        self.now.1 = total;
         if total > self.most.charged {
             (self.most.charged, self.charged) = (total, charged);
         }
@@ -237,19 +252,30 @@ impl Counter {
         let resident = self.usage.resident_of(place);
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
         let end = if is_exempt { sums.live() } else { self.treasury.used(sheets) };
-        let drawn = (!is_exempt).then(|| account.peak.load(Ordering::Relaxed)).filter(|&p| p > 0);
-        let job = self.ledger.budget().peak();
+        let drawn = account.peak.load(Ordering::Relaxed);
+        let drawn = (!is_exempt && drawn > 0).then_some(drawn);
         let (basis, is_exact) = (self.basis, self.is_exact);
-        let row = self.row(place);
-        let most = row.most;
+        let job = self.ledger.budget().peak();
+        let most = self.row(place).most;
+        let of = |counts: Basis| drawn.filter(|_| basis == counts);
+        let own = peak(sums.peak, most.requested, of(Basis::Requested));
+        let usable = peak(sums.usable_peak, most.usable, of(Basis::Usable));
         let unused = unused(sheets.len() as u64, is_exact);
-        let requested =
-            requested(&sums, most, is_detailed, drawn.filter(|_| basis == Basis::Requested));
-        let usable = is_detailed.then(|| usable(&sums, most, requested, drawn, basis));
         let sure = drawn.map_or(0, |drawn| drawn.saturating_sub(unused));
-        let lower = most.charged.max(sure).max(requested.lower);
-        let upper = if is_exempt { requested.upper } else { drawn.unwrap_or(job) };
-        let peak = Bounds { lower, upper: upper.max(lower) };
+        // What is usable is at least what was requested.
+        let lower = most.charged.max(sure).max(own.lower);
+        let heap = if basis == Basis::Usable { usable } else { own };
+        let upper = match drawn {
+            Some(drawn) => drawn,
+            // Nothing is charged to it but its blocks.
+            None if is_exempt || most.beside == 0 => heap.upper,
+            None => job,
+        };
+        let charged = Bounds { lower, upper: upper.max(lower) };
+        let requested = Bounds {
+            lower: own.lower.max(most.with_inherited),
+            upper: own.upper.saturating_add(most.inherited),
+        };
         let modules = modules(self.ledger, process, &sums);
         Figures {
             pid: process.known_pid(),
@@ -260,15 +286,20 @@ impl Counter {
             time: [process.start.time, time.max(process.start.time)],
             ended: Ended { code: process.exit.code, signal: process.exit.signal },
             launcher: is_exempt,
-            peak,
+            peak: charged,
             end,
             requested,
-            usable,
+            usable: is_detailed.then_some(usable),
             resident,
             threads: self.rows[place].threads_seen,
             sums,
             modules,
         }
+    }
+
+    /// What came with forks, in all processes: it may live there longer than it is charged.
+    pub(crate) fn inherited(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.most.inherited))
     }
 
     /// The name of this host.
@@ -327,28 +358,11 @@ fn holder(place: usize, process: &Process) -> Holder {
     Holder { place, slot: process.slot, generation: process.generation }
 }
 
-/// The most requested bytes that lived at one moment. With one thread whose calls come from one module that
-/// is known; else the modules' peaks in the threads may have come together, or not.
-fn requested(sums: &Sums, most: Most, is_detailed: bool, drawn: Option<u64>) -> Bounds {
-    let lower = sums.modules.iter().map(|module| module.peak.lower).max().unwrap_or(0);
-    let lower = lower.max(most.requested).max(sums.live());
-    let together =
-        sums.modules.iter().fold(0u64, |sum, module| sum.saturating_add(module.peak.upper));
-    let ever = sums.requested[0];
-    let own = [is_detailed.then_some(together), drawn, Some(ever)].into_iter().flatten().min();
-    let upper = own.unwrap_or(ever).saturating_add(most.inherited);
-    Bounds { lower, upper: upper.max(lower) }
-}
-
-/// The most usable bytes: at most the slack of all blocks there ever were more than what was requested.
-fn usable(sums: &Sums, most: Most, requested: Bounds, drawn: Option<u64>, basis: Basis) -> Bounds {
-    let slack = sums.usable[0].saturating_sub(sums.requested[0]);
-    let upper = requested.upper.saturating_add(slack);
-    let upper = match basis {
-        Basis::Usable => drawn.unwrap_or(u64::MAX).min(upper),
-        Basis::Requested => upper,
-    };
-    let lower = most.usable.max(sums.live_usable());
+/// The most of a figure that lived at one moment: what the threads know, what was seen, and no more than what
+/// was drawn from the budget, where it counts this figure.
+fn peak(known: Bounds, seen: u64, drawn: Option<u64>) -> Bounds {
+    let lower = known.lower.max(seen);
+    let upper = drawn.map_or(known.upper, |drawn| known.upper.min(drawn));
     Bounds { lower, upper: upper.max(lower) }
 }
 
@@ -364,3 +378,6 @@ fn modules(ledger: Ledger, process: &Process, sums: &Sums) -> Vec<Module> {
         .map(|number| Module { path: name(number), traffic: sums.modules[number] })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ mod threads;
 mod treasury;
 mod usage;
 
-pub use count::{CountWatch, Counting, Refusal, count};
+pub use count::{CountWatch, Counting, Holding, Refusal, count};
 pub use error::Error;
 pub use exit::Exit;
 pub use join::{Joining, JoiningCount, join, join_count};

@@ -42,11 +42,10 @@ impl Traffic {
     /// made: when one stood at its peak, the other may have stood as far below nothing as it has ever
     /// released.
     fn join_thread(&mut self, other: &Traffic) {
-        let mine = self.peak.lower.saturating_sub(other.freed);
-        let its = other.peak.lower.saturating_sub(self.freed);
-        let upper = self.peak.upper.saturating_add(other.peak.upper);
+        let peak = together((self.peak, self.freed), (other.peak, other.freed));
         self.add(other);
-        self.peak = Bounds { lower: mine.max(its).max(self.current()).min(upper), upper };
+        self.peak = peak;
+        self.peak.lower = peak.lower.max(self.current()).min(peak.upper);
     }
 
     fn add(&mut self, other: &Traffic) {
@@ -60,6 +59,14 @@ impl Traffic {
             [&words.count, &words.total, &words.freed, &words.peak].map(load);
         Traffic { count, total, freed, peak: Bounds::exact(peak) }
     }
+}
+
+/// The peak of what two threads of a process made and released, each told with all that it ever released.
+fn together((mine, my_freed): (Bounds, u64), (its, its_freed): (Bounds, u64)) -> Bounds {
+    let mine_alone = mine.lower.saturating_sub(its_freed);
+    let its_alone = its.lower.saturating_sub(my_freed);
+    let upper = mine.upper.saturating_add(its.upper);
+    Bounds { lower: mine_alone.max(its_alone), upper }
 }
 
 fn load(word: &AtomicU64) -> u64 {
@@ -79,8 +86,12 @@ pub struct Sums {
     pub unknown: u64,
     /// Requested bytes that were allocated, and released.
     pub requested: [u64; 2],
+    /// The most of them that lived.
+    pub peak: Bounds,
     /// Usable bytes that were allocated, and released.
     pub usable: [u64; 2],
+    /// The most of them that lived.
+    pub usable_peak: Bounds,
     /// By the caller's module, by its number in the process.
     pub modules: Vec<Traffic>,
     /// By size class: see [`heaptape_wire::bin`].
@@ -95,7 +106,9 @@ impl Default for Sums {
             failed: 0,
             unknown: 0,
             requested: [0; 2],
+            peak: Bounds::default(),
             usable: [0; 2],
+            usable_peak: Bounds::default(),
             modules: vec![Traffic::default(); MODULES],
             bins: vec![Traffic::default(); BINS],
         }
@@ -111,7 +124,9 @@ impl Sums {
             failed: load(&sheet.failed),
             unknown: load(&sheet.unknown),
             requested: [load(&sheet.allocated), load(&sheet.freed)],
+            peak: Bounds::exact(load(&sheet.peak)),
             usable: sheet.usable.each_ref().map(load),
+            usable_peak: Bounds::exact(load(&sheet.usable_peak)),
             modules: sheet.modules.iter().map(Traffic::read).collect(),
             bins: sheet.bins.iter().map(Traffic::read).collect(),
         }
@@ -121,13 +136,26 @@ impl Sums {
     pub fn of_threads<'a>(sheets: impl IntoIterator<Item = &'a Sheet>) -> Sums {
         let mut sheets = sheets.into_iter();
         let mut sums = sheets.next().map(Sums::read).unwrap_or_default();
-        sheets.for_each(|sheet| sums.join_with(&Sums::read(sheet), Traffic::join_thread));
+        for sheet in sheets {
+            let other = Sums::read(sheet);
+            let peak = together((sums.peak, sums.requested[1]), (other.peak, other.requested[1]));
+            let usable_peak =
+                together((sums.usable_peak, sums.usable[1]), (other.usable_peak, other.usable[1]));
+            sums.join_with(&other, Traffic::join_thread);
+            (sums.peak, sums.usable_peak) = (peak, usable_peak);
+        }
+        sums.peak.lower = sums.peak.lower.max(sums.live()).min(sums.peak.upper);
+        let usable = &mut sums.usable_peak;
+        usable.lower = usable.lower.max(sums.usable[0].saturating_sub(sums.usable[1]));
+        usable.lower = usable.lower.min(usable.upper);
         sums
     }
 
     /// Adds what another process has counted.
     pub fn join(&mut self, other: &Sums) {
         self.join_with(other, Traffic::join);
+        self.peak.join_peak(other.peak);
+        self.usable_peak.join_peak(other.usable_peak);
     }
 
     fn join_with(&mut self, other: &Sums, join: impl Fn(&mut Traffic, &Traffic)) {

@@ -353,8 +353,12 @@ pub struct Sheet {
     pub allocated: AtomicU64,
     /// … and its old size here.
     pub freed: AtomicU64,
+    /// The highest that `allocated - freed` was in this thread: see [`Traffic::peak`].
+    pub peak: AtomicU64,
     /// Usable bytes of all allocations, and of all releases.
     pub usable: [AtomicU64; 2],
+    /// The highest that their difference was in this thread.
+    pub usable_peak: AtomicU64,
     /// By the caller's module.
     pub modules: [Traffic; MODULES],
     /// By size class.
@@ -390,7 +394,7 @@ impl Sheet {
     /// blank again.
     pub fn clear(&self) {
         let own = [&self.allocations, &self.frees, &self.failed, &self.unknown];
-        let bytes = [&self.allocated, &self.freed];
+        let bytes = [&self.allocated, &self.freed, &self.peak, &self.usable_peak];
         let traffic = self.modules.iter().chain(&self.bins);
         let traffic = traffic.flat_map(|t| [&t.count, &t.total, &t.freed, &t.peak]);
         let all = own.into_iter().chain(bytes).chain(&self.usable).chain(traffic);

@@ -18,7 +18,7 @@ const LEAST: u64 = 64 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape limit 1GB -- mpirun -n 4 ./solver", "all ranks together may hold 1 GB"),
-    ("heaptape limit 512MB --on-limit kill --strict --json verdict.json -- ./solver", "for a script: it ends at the first request beyond the limit, and the status is 0 only if all went well"),
+    ("heaptape limit 512MB --on-limit kill --strict --json verdict.json -- ./solver", "for a script: killed at the first request beyond it, status 0 only if all is well"),
 ]))]
 pub(crate) struct Limit {
     /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K
@@ -66,6 +66,9 @@ pub(crate) struct Counting {
     /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
+    #[arg(long, conflicts_with = "strict")]
+    pub(crate) join: bool,
     /// End the counting when the command ends, though children may still run
     #[arg(long)]
     pub(crate) no_wait: bool,
@@ -79,7 +82,7 @@ pub(crate) struct Counting {
     #[arg(long)]
     pub(crate) verbose: bool,
     /// Show what the job and each rank hold while it runs, if stderr is a terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "join")]
     pub(crate) live: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true,

@@ -2,14 +2,19 @@
 //! processes together or without one.
 
 mod asker;
+mod bars;
 mod files;
+mod joined;
 mod watcher;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptape_collect::{Counting, Exit, Launch, count};
-use heaptape_ledger::{Basis, Ended, Job, OnLimit, Spread, Totals, Verdict};
+use heaptape_collect::{Counting, Error, Exit, Launch, count};
+use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
+use heaptape_report::document::Part;
 use heaptape_report::limit::{self, Figures, Settings};
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::{Style, document, json};
@@ -18,7 +23,8 @@ use super::running::{FAILED, Teller, exit_code, not_started};
 use crate::args;
 use crate::library;
 use crate::terminal::Terminal;
-use files::{Files, Form};
+use bars::Bars;
+use files::{Files, Form, Target};
 use watcher::Watcher;
 
 /// What was asked for makes no sense.
@@ -49,16 +55,9 @@ fn run(
         teller.error("--brief counts no usable bytes, and --basis usable needs them");
         return ExitCode::from(WRONG_USAGE);
     }
-    let files = match Files::open(args.output.as_deref(), args.json.as_deref()) {
+    let files = match open(args.output.as_deref(), args.json.as_deref(), &teller) {
         Ok(files) => files,
-        Err(files::Error::Same(sentence)) => {
-            teller.error(&sentence);
-            return ExitCode::from(WRONG_USAGE);
-        }
-        Err(files::Error::Unwritable(error)) => {
-            teller.error(&format!("{error:#}; nothing was started"));
-            return ExitCode::from(FAILED);
-        }
+        Err(status) => return status,
     };
     let library = match library::path() {
         Ok(library) => library,
@@ -68,16 +67,16 @@ fn run(
             return ExitCode::from(FAILED);
         }
     };
-    let settings = Settings {
-        on_limit,
-        exclude_mpi_runtime: args.exclude_mpi_runtime,
-        exempt: args.exempt.clone(),
-        count_launcher: args.count_launcher,
-        strict: args.strict,
-    };
+    let settings = settings(on_limit, &args);
     let counting = counting(limit, &args, &settings, library);
-    let mut watcher = Watcher::new(teller, on_limit);
-    match count(&counting, &mut watcher) {
+    let bars = if args.live { Bars::new(limit) } else { None };
+    let mut watcher = Watcher::new(teller, on_limit, bars);
+    if args.join {
+        return joined::run(counting, settings, files, args.verbose, watcher, terminal);
+    }
+    let came = counted(&counting, settings.strict, &mut watcher);
+    watcher.close();
+    match came {
         Ok((job, exit)) => {
             let report = Report { job, exit, settings: &settings, verbose: args.verbose };
             let is_told = report.tell(files, &mut watcher, terminal);
@@ -91,11 +90,61 @@ fn run(
     }
 }
 
+/// Opens the files that the report goes to, or says why not.
+fn open(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Result<Files, ExitCode> {
+    Files::open(output, json).map_err(|error| match error {
+        files::Error::Same(sentence) => {
+            teller.error(&sentence);
+            ExitCode::from(WRONG_USAGE)
+        }
+        files::Error::Unwritable(error) => {
+            teller.error(&format!("{error:#}; nothing was started"));
+            ExitCode::from(FAILED)
+        }
+    })
+}
+
+/// Counts, but not what can't be counted where only that would do.
+fn counted(
+    counting: &Counting,
+    is_strict: bool,
+    watcher: &mut Watcher,
+) -> Result<(Job, Exit), Error> {
+    let why = is_strict.then(|| counting.launch.obstacle()).flatten();
+    let Some(why) = why else { return count(counting, watcher) };
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let command: Vec<String> = counting.launch.command.iter().map(text).collect();
+    let name = command.first().cloned().unwrap_or_default();
+    watcher
+        .teller
+        .error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
+    let job = Job {
+        uncovered: vec![Missed { pid: 0, command: command.clone(), why }],
+        command,
+        limit: counting.limit,
+        basis: counting.basis,
+        exact: counting.exact,
+        details: counting.details,
+        ..Job::default()
+    };
+    Ok((job, Exit::default()))
+}
+
+fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {
+    Settings {
+        on_limit,
+        exclude_mpi_runtime: args.exclude_mpi_runtime,
+        exempt: args.exempt.clone(),
+        count_launcher: args.count_launcher,
+        strict: args.strict,
+    }
+}
+
 fn counting(
     limit: Option<u64>,
     args: &args::Counting,
     settings: &Settings,
-    library: std::path::PathBuf,
+    library: PathBuf,
 ) -> Counting {
     let command = args.command.clone();
     Counting {
@@ -146,32 +195,33 @@ impl Report<'_> {
             verbose: self.verbose,
         };
         let parts = limit::parts(&figures);
-        let is_named = files.output.is_some();
-        let mut is_told = true;
-        let mut check = |written: io::Result<()>| {
-            if let Err(error) = written {
-                watcher.teller.error(&error.to_string());
-                is_told = false;
-            }
-        };
-        if let Some(file) = files.json {
-            check(file.write(|out| json::limit::write(out, &figures)));
+        if files.output.is_none() && !terminal.is_quiet() {
+            say(&parts, terminal);
         }
-        if let Some(file) = files.output {
-            let style = Style { width: UNLIMITED, color: false };
-            check(file.write(|out| match file.form {
-                Form::Markdown => document::write_markdown(out, &parts),
-                Form::Text => document::write_terminal(out, &parts, style),
-            }));
-        }
-        if !is_named && !terminal.is_quiet() {
-            let mut out = Vec::new();
-            // A vector takes all, and there is nobody to tell when stderr is closed.
-            let _ = document::write_terminal(&mut out, &parts, terminal.style_of_stderr());
-            let _ = io::stderr().write_all(&out);
-        }
-        is_told
+        let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
+        let text = files.output.map(|file| save(&file, &parts));
+        let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
+        let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
+        sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
+        sentences.is_empty()
     }
+}
+
+/// Writes the report into its file.
+fn save(file: &Target, parts: &[Part]) -> io::Result<()> {
+    let style = Style { width: UNLIMITED, color: false };
+    file.write(|out| match file.form {
+        Form::Markdown => document::write_markdown(out, parts),
+        Form::Text => document::write_terminal(out, parts, style),
+    })
+}
+
+/// Writes the report to stderr, all at once.
+fn say(parts: &[Part], terminal: &Terminal) {
+    let mut out = Vec::new();
+    // A vector takes all, and there is nobody to tell when stderr is closed.
+    let _ = document::write_terminal(&mut out, parts, terminal.style_of_stderr());
+    let _ = io::stderr().write_all(&out);
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heaptape_collect::{Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record};
-use heaptape_proc::{job, launcher};
+use heaptape_proc::job as place;
 use heaptape_report::size::Size;
 use heaptape_report::text::early_end;
 use heaptape_tape::Ended;
 
-use super::running::{FAILED, Teller, exit_code, not_started};
+use super::running::{FAILED, Teller, exit_code, job, not_started};
 use crate::args;
 use crate::library;
 
@@ -68,18 +68,12 @@ fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
 }
 
 fn joining(args: args::Record) -> Result<Joining> {
-    let lookup = |name: &str| std::env::var(name).ok();
-    let Some(job) = launcher::job_name(std::process::id(), lookup) else {
-        bail!(
-            "--join needs to know which job this is, and no MPI launcher has said so; name it with {}=NAME in the environment",
-            launcher::JOB_VARIABLE
-        );
-    };
+    let (job, local_size) = job()?;
     Ok(Joining {
         launch: launch(args.command, args.no_aslr, args.python_malloc)?,
         directory: args.output.unwrap_or_else(|| ".".into()),
         job,
-        local_size: job::find(lookup).and_then(|job| job.local_size),
+        local_size,
         no_wait: args.no_wait,
         max_size: args.max_size,
     })
@@ -109,7 +103,7 @@ fn recording(args: args::Record) -> Result<Recording> {
 /// The name with our own MPI rank for `%r`.
 fn with_rank(path: PathBuf) -> Result<PathBuf> {
     let Some(text) = path.to_str().filter(|text| text.contains("%r")) else { return Ok(path) };
-    let Some(job) = job::find(|name| std::env::var(name).ok()) else {
+    let Some(job) = place::find(|name| std::env::var(name).ok()) else {
         bail!(
             "{text} has %r in its name, but no MPI launcher gave this process a rank; nothing was started (%p stands for the process id)"
         );

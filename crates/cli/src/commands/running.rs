@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use anyhow::{Result, bail};
 use heaptape_collect::{Error, Exit};
+use heaptape_proc::{job, launcher};
 use heaptape_report::text::plain;
 
 /// heaptape itself failed, and the command was not started.
@@ -26,6 +28,22 @@ pub(super) fn not_started(error: &Error) -> ExitCode {
         Error::NotExecutable { .. } => NOT_EXECUTABLE,
         _ => FAILED,
     })
+}
+
+/// The job that this command is one of, and how many commands its launcher starts on this host, where
+/// it says so.
+///
+/// # Errors
+/// When nobody has named the job.
+pub(super) fn job() -> Result<(String, Option<u32>)> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let Some(job) = launcher::job_name(std::process::id(), lookup) else {
+        bail!(
+            "--join needs to know which job this is, and no MPI launcher has said so; name it with {}=NAME in the environment",
+            launcher::JOB_VARIABLE
+        );
+    };
+    Ok((job, job::find(lookup).and_then(|job| job.local_size)))
 }
 
 /// Says on stderr what the user should know.

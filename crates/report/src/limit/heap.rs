@@ -18,7 +18,7 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(sizes(figures));
     parts.extend(modules(figures));
     parts.push(Part::Text(
-        "≤ stands before a peak of several processes or threads together that may have been lower."
+        "≤ stands before a peak of several processes, threads or classes together: it may have been lower."
             .to_owned(),
     ));
     parts

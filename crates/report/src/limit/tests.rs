@@ -48,23 +48,28 @@ fn every_verdict_is_one_sentence() {
         (
             refused(),
             "Refused 3 requests; the first came at 1.234 s from rank 2 (pid 4711 on host node1, thread \
-             4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB \
-             (124.0 MiB left).",
+             4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
         ),
         (
             once,
             "Refused 1 request; it came at 1.234 s from rank 2 (pid 4711 on host node1, thread 4712): \
-             512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB (124.0 MiB left).",
+             512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
         ),
         (
             killed,
             "Killed at 1.234 s, at the first request beyond the limit, from rank 2 (pid 4711 on host node1, \
-             thread 4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB \
-             (124.0 MiB left).",
+             thread 4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
         ),
     ] {
         assert_eq!(verdict(&text(&job)), sentence);
     }
+}
+
+#[test]
+fn at_the_edge_it_is_told_how_little_was_left() {
+    let mut job = refused();
+    job.first.as_mut().unwrap().job = (1 << 30) - 512;
+    assert!(verdict(&text(&job)).ends_with("when the job held 1.0 GiB of 1.0 GiB (512 B left)."));
 }
 
 #[test]
@@ -129,7 +134,7 @@ fn of_many_processes_the_largest_have_rows() {
 #[test]
 fn of_many_classes_the_groups_have_rows() {
     let mut many = job();
-    let bin = many.processes[1].sums.bins[0].clone();
+    let bin = many.processes[1].sums.bins[0];
     many.processes[1].sums.bins[..100].fill(heaptape_ledger::Traffic { count: 1, total: 1, ..bin });
     assert!(text(&many).contains("size classes; --verbose shows them."));
     assert!(!in_columns(&many, true, 80).contains("--verbose shows them"));

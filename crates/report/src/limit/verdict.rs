@@ -112,9 +112,9 @@ pub fn refusal(
     words += &format!(" when the job held {}", Size(first.job));
     if let Some(limit) = limit {
         words += &format!(" of {}", Size(limit));
-        // As they are printed, the two may look as if there had been room.
+        // As they are printed, the two may look as if there had been no room at all.
         let room = limit.saturating_sub(first.job);
-        if room > 0 {
+        if room > 0 && Size(limit).to_string() == Size(first.job).to_string() {
             words += &format!(" ({} left)", Size(room));
         }
     }

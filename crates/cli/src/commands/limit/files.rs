@@ -59,12 +59,34 @@ impl Files {
         Ok(files)
     }
 
+    /// Closes them: who becomes another process, or lets go of all that is open, opens them again.
+    pub(super) fn close(self) -> Closed {
+        let is_new = |target: &Target| target.is_new.then(|| target.path.clone());
+        let new = [&self.output, &self.json].into_iter().flatten().filter_map(is_new).collect();
+        let name = |target: Target| std::path::absolute(&target.path).unwrap_or(target.path);
+        Closed { output: self.output.map(name), json: self.json.map(name), new }
+    }
+
     /// Removes what was made for nothing.
     pub(super) fn discard(self) {
-        for target in [self.output, self.json].into_iter().flatten().filter(|target| target.is_new)
-        {
+        self.close().discard();
+    }
+}
+
+/// The files by their full names.
+pub(super) struct Closed {
+    pub(super) output: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
+    /// Those that were not there before.
+    new: Vec<PathBuf>,
+}
+
+impl Closed {
+    /// Removes what was made for nothing.
+    pub(super) fn discard(self) {
+        for path in &self.new {
             // It is empty; where it can't be removed that is all the harm.
-            let _ = fs::remove_file(&target.path);
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -176,8 +176,8 @@ impl<'a> Events<'a> {
         let header = &located.header;
         let damaged = |what| Error::Damaged { offset: located.frame, what };
         let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-        let mut block =
-            UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
+        let block = UnpackedBlock::unpack(&from, self.columns, header.first_ordinal);
+        let mut block = block.map_err(|why| why.at(located.frame))?;
         block.callers.number(&mut self.callers);
         let at = (self.state.index, self.state.items, self.state.births.next());
         if at != (header.first_event, header.first_item, header.first_ordinal) {

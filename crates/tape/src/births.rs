@@ -173,7 +173,7 @@ impl Births {
         }
     }
 
-    /// All blocks with their numbers, in no order.
+    /// All blocks with their numbers, nearly in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Held)> + '_ {
         let young = (self.ring_first..self.next).filter_map(|o| Some((o, self.young(o)?)));
         let all = self.old.iter().chain(young);

@@ -65,7 +65,11 @@ impl Resolver {
     }
 
     /// Folds the next keyframe in.
-    pub(crate) fn fold(&mut self, header: &KeyframeHeader, keyframe: Keyframe) {
+    pub(crate) fn fold(
+        &mut self,
+        header: &KeyframeHeader,
+        keyframe: Keyframe<impl Iterator<Item = (u64, Held)>, impl Iterator<Item = u64>>,
+    ) {
         for ordinal in keyframe.ended {
             self.end(ordinal);
         }

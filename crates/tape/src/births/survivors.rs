@@ -171,9 +171,11 @@ impl Survivors {
         self.close_up();
     }
 
-    /// All blocks with their numbers, in no order.
+    /// All blocks with their numbers, in the order of the row.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Packed)> + '_ {
-        self.groups.iter().flat_map(|(&number, &group)| blocks_of(&self.row, number, group))
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_unstable_by_key(|(_, group)| group.start);
+        groups.into_iter().flat_map(|(&number, &group)| blocks_of(&self.row, number, group))
     }
 
     /// The places that the row has room for.

@@ -93,7 +93,8 @@ impl Survivors {
     ) {
         let start = self.row.len();
         self.row.extend(blocks);
-        self.groups.insert(number, Group { start, stored: alive, alive });
+        let before = self.groups.insert(number, Group { start, stored: alive, alive });
+        debug_assert!(before.is_none());
         self.alive += alive.count_ones() as usize;
     }
 

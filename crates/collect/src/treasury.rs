@@ -59,21 +59,17 @@ impl Treasury {
         used.fold(0i64, i64::saturating_add).max(0) as u64
     }
 
-    /// The threads with these sheets are gone: takes their purses over, gives back what they had not used,
-    /// and keeps the rest; its bytes. `taken`: sheets that were ever taken.
+    /// The threads with these sheets are gone: takes over what they used, and gives back what they had not
+    /// used; the bytes that are kept. `taken`: sheets that were ever taken.
     pub(crate) fn take_over(&mut self, sheets: &[usize], taken: usize) -> u64 {
-        let used = self.used(sheets);
-        let mut drawn = 0i64;
+        let before = self.kept.drawn();
         for &sheet in sheets {
             let purse = self.ledger.purse(sheet);
-            drawn = drawn.saturating_add(purse.drawn());
             let is_torn = self.budget().transfer(purse, &self.kept, &self.office(taken));
             self.is_torn |= is_torn;
         }
-        let unused = drawn.saturating_sub_unsigned(used).max(0) as u64;
-        self.give_back(unused, taken);
-        // One that died half-way may have used what was not drawn; nobody else has that.
-        used.min(drawn.max(0) as u64)
+        // Threads that release what others made are below nothing, and their process is not.
+        self.kept.drawn().saturating_sub(before).max(0) as u64
     }
 
     /// Gives back what was kept, or a part of it.

@@ -235,7 +235,8 @@ impl Counter {
         let sheets: Vec<usize> = (0..taken).filter(is_its).collect();
         let figures = self.figures(process, place, &sheets, time);
         let is_exempt = figures.launcher;
-        self.row(place).figures = Some(figures);
+        let row = self.row(place);
+        (row.figures, row.threads) = (Some(figures), HashMap::new());
         if self.is_closing {
             return;
         }
@@ -248,7 +249,7 @@ impl Counter {
 
     fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {
         let account = self.ledger.account(process.slot as usize);
-        let sums = Sums::of_threads(sheets.iter().map(|&sheet| self.ledger.sheet(sheet)));
+        let mut sums = Sums::of_threads(sheets.iter().map(|&sheet| self.ledger.sheet(sheet)));
         let resident = self.usage.resident_of(place);
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
         let end = if is_exempt { sums.live() } else { self.treasury.used(sheets) };
@@ -277,6 +278,7 @@ impl Counter {
             upper: own.upper.saturating_add(most.inherited),
         };
         let modules = modules(self.ledger, process, &sums);
+        sums.trim();
         Figures {
             pid: process.known_pid(),
             parent: process.start.parent.map(|parent| parent.0 as usize),

@@ -92,9 +92,10 @@ pub struct Sums {
     pub usable: [u64; 2],
     /// The most of them that lived.
     pub usable_peak: Bounds,
-    /// By the caller's module, by its number in the process.
+    /// By the caller's module, by its number in the process. The last ones may be left out if nothing came
+    /// from them.
     pub modules: Vec<Traffic>,
-    /// By size class: see [`heaptape_wire::bin`].
+    /// By size class: see [`heaptape_wire::bin`]. As with the modules.
     pub bins: Vec<Traffic>,
 }
 
@@ -151,6 +152,15 @@ impl Sums {
         sums
     }
 
+    /// Leaves the last classes and modules out from which nothing came: there may be very many processes.
+    pub fn trim(&mut self) {
+        for all in [&mut self.modules, &mut self.bins] {
+            let used = all.iter().rposition(Traffic::is_used).map_or(0, |last| last + 1);
+            all.truncate(used);
+            all.shrink_to_fit();
+        }
+    }
+
     /// Adds what another process has counted.
     pub fn join(&mut self, other: &Sums) {
         self.join_with(other, Traffic::join);
@@ -169,6 +179,9 @@ impl Sums {
         let usable = self.usable.iter_mut().zip(other.usable);
         for (sum, more) in pairs.into_iter().chain(bytes).chain(usable) {
             *sum = sum.saturating_add(more);
+        }
+        for (all, others) in [(&mut self.modules, &other.modules), (&mut self.bins, &other.bins)] {
+            all.resize(all.len().max(others.len()), Traffic::default());
         }
         let modules = self.modules.iter_mut().zip(&other.modules);
         let bins = self.bins.iter_mut().zip(&other.bins);
@@ -220,6 +233,23 @@ mod tests {
         for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             assert_eq!(joined(order), first, "{order:?}");
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_nothing() {
+        let mut some = Sums::default();
+        some.bins[7] = traffic(100, 50, 100);
+        some.modules[2] = traffic(100, 50, 100);
+        let whole = some.clone();
+        some.trim();
+        assert_eq!((some.bins.len(), some.modules.len()), (8, 3));
+        let mut sums = Sums::default();
+        sums.trim();
+        sums.join(&some);
+        assert_eq!(sums, some);
+        let mut sums = Sums::default();
+        sums.join(&some);
+        assert_eq!(sums, whole);
     }
 
     #[test]

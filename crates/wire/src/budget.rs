@@ -6,11 +6,14 @@
 //!
 //! `granted` is what all use together with what they have drawn ahead; it is raised by compare-and-swap, never above
 //! `limit`, before anything is handed out. So no byte is admitted over the limit. In the common case a thread touches
-//! its purse only, by instructions that are not locked. Before a request is refused, [`crate::steal`] takes back all
-//! that was drawn ahead; so no request is refused that fits. [`crate::mend`] has the rest: deaths.
+//! its purse only, by instructions that are not locked. Before a request is refused, `steal.rs` takes back all
+//! that was drawn ahead; so no request is refused that fits. `mend.rs` has the rest: deaths.
 //!
 //! A request counts at the moment when it is granted or refused, a refund at some moment during the call, the memory
-//! of a dead process as held until the supervisor has given it back.
+//! of a dead process as held until the supervisor has given it back. What is exact is exact but for two cases, both of
+//! which only refuse: a thread that was killed or stopped in the middle of a call, or never came back to it, may keep
+//! one request and three batches out of use until the supervisor mends; and a request by a signal handler, while the
+//! call that the handler interrupted has as much in its hands.
 
 use crate::atomic::{
     AtomicU32, AtomicU64,
@@ -38,7 +41,8 @@ pub(crate) const THIEVES: u32 = MENDING - 1;
 /// What the budget asks of the system.
 pub trait Machine {
     /// Makes every running thread of the job pass a memory fence, as `membarrier` with
-    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` does; `false` if that can't be done.
+    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` does, for which each process must have registered; `false` if that can't be
+    /// done. It is better found out before: see [`Budget::fence_for_ever`].
     fn barrier(&self) -> bool;
 
     /// Lets others run for a moment, the `round`th time on end; `false` when it was long enough.
@@ -232,7 +236,8 @@ impl Budget {
 
     /// Raises what is granted by the bytes asked for, and by a batch while nobody pays attention. In a window.
     pub(crate) fn draw(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
-        let alone = self.attention() == 0;
+        // Who asks for more than a batch each time must not heap up credit.
+        let alone = self.attention() == 0 && purse.credit() < self.rules.batch.load(Relaxed) as i64;
         let mut granted = self.granted();
         let drawn = loop {
             if bytes > self.limit().saturating_sub(granted) {

@@ -20,20 +20,24 @@ impl Budget {
         for purse in purses {
             midway |= purse.still().is_none();
             let exempt = purse.is_exempt();
-            let drawn = purse.empty();
-            if !exempt {
-                sum = sum.wrapping_add(drawn);
+            if exempt {
+                purse.empty();
+            } else {
+                self.take_credit(purse);
+                sum = sum.wrapping_add(purse.empty());
             }
         }
         self.granted_word().fetch_sub(bytes(sum) as u64, SeqCst);
         midway
     }
 
-    /// Moves what a dead thread held to `heir`, a purse of the caller's own; returns as [`Budget::reclaim`] does.
+    /// Moves what a dead thread used to `heir`, a purse of the caller's own, and gives back what it had not spent;
+    /// returns as [`Budget::reclaim`] does.
     #[must_use]
     pub fn transfer(&self, from: &Purse, heir: &Purse, machine: &impl Machine) -> bool {
         let midway = from.still().is_none();
         self.enter(heir, machine);
+        self.take_credit(from);
         let drawn = bytes(from.empty()) as u64;
         heir.receive(drawn, drawn);
         heir.close_window();
@@ -54,6 +58,14 @@ impl Budget {
         }
         self.attention_word().fetch_and(!MENDING, SeqCst);
         mended
+    }
+
+    fn take_credit(&self, purse: &Purse) {
+        while let Some((credit @ 1.., drawn)) = purse.surplus(u32::MAX) {
+            if purse.take(credit, drawn) {
+                self.granted_word().fetch_sub(credit, SeqCst);
+            }
+        }
     }
 
     fn mend_at_rest(&self, machine: &impl Machine) -> bool {

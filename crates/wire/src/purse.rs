@@ -119,7 +119,9 @@ impl Purse {
 
     /// Takes bytes of the credit out, if `drawn` is still the same; the caller gives them back to the job.
     pub(crate) fn take(&self, bytes: u64, drawn: u64) -> bool {
-        let less = lower(drawn, bytes * BYTE);
+        // A thief that looked at `spent` meanwhile must not take this for the `drawn` that it saw.
+        let less =
+            (drawn & !LOW).wrapping_sub(bytes.wrapping_mul(BYTE)) | (drawn.wrapping_add(1) & LOW);
         self.drawn.compare_exchange(drawn, less, SeqCst, SeqCst).is_ok()
     }
 
@@ -141,20 +143,20 @@ impl Purse {
         taken - lacking
     }
 
-    /// Empties the purse of a dead thread; what it had drawn.
+    /// Empties the purse of a dead thread, which has no credit; what it had drawn. At no moment a thief sees credit.
     pub(crate) fn empty(&self) -> u64 {
-        // What a thief sees of it between the two steps is taken from what is given back here.
+        if bytes(self.spent.load(SeqCst)) < 0 {
+            self.spent.store(0, SeqCst);
+        }
+        let mut drawn = self.drawn.load(SeqCst);
+        while !self.take(bytes(drawn) as u64, drawn) {
+            drawn = self.drawn.load(SeqCst);
+        }
         self.spent.store(0, SeqCst);
         self.stuck_spends.store(0, Relaxed);
         self.stuck_windows.store(0, Relaxed);
         self.exempt.store(0, Relaxed);
         self.turn.store((self.turn.load(Relaxed) & !(TURN - 1)).wrapping_add(TURN), SeqCst);
-        let mut drawn = self.drawn.load(SeqCst);
-        while let Err(now) =
-            self.drawn.compare_exchange(drawn, lower(drawn, drawn & !LOW), SeqCst, SeqCst)
-        {
-            drawn = now;
-        }
         drawn & !LOW
     }
 
@@ -231,12 +233,6 @@ pub(crate) fn bytes(word: u64) -> i64 {
 
 fn unspent(drawn: u64, spent: u64) -> i64 {
     bytes((drawn & !LOW).wrapping_sub(spent & !LOW))
-}
-
-/// A lower `drawn`, told apart from all that it was before: a thief that looked at `spent` meanwhile must not take it
-/// for the one that it saw.
-fn lower(drawn: u64, by: u64) -> u64 {
-    (drawn & !LOW).wrapping_sub(by) | (drawn.wrapping_add(1) & LOW)
 }
 
 fn windows(turn: u64) -> u32 {

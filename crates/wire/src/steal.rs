@@ -8,14 +8,14 @@
 //!
 //! Each wait is bounded. A thread that was stopped or killed between two instructions, or left them by a long jump, is
 //! called stuck and is not waited for again until it has moved. Nothing is admitted over the limit for that; but what it
-//! had in its hands (one request and one batch) counts as used, until it goes on or the supervisor mends.
+//! had in its hands counts as used, until it goes on or the supervisor mends.
 
 use crate::arch::light_fence;
 use crate::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use crate::budget::{Budget, FENCED, Machine, Refused};
 use crate::purse::Purse;
 
-/// Rounds that even a stuck thread is waited for: it may be stuck no longer.
+/// Rounds of a wait that no store outlasts, and that even a stuck thread is waited for: it may be stuck no longer.
 const PATIENCE: u32 = 4;
 
 impl Budget {
@@ -51,8 +51,10 @@ impl Budget {
     fn fence_others(&self, machine: &impl Machine) {
         if self.attention() & FENCED == 0 && !machine.barrier() {
             self.fence_for_ever();
-            // This once there is no fence to rely on; a store reaches memory long before a wait is over.
-            machine.wait(0);
+            // This once there is no fence to rely on; a store reaches memory long before these waits are over.
+            for round in 0..PATIENCE {
+                machine.wait(round);
+            }
         }
     }
 

@@ -180,7 +180,7 @@ impl Job {
     }
 }
 
-/// Runs two calls at a time, with all that two or three preemptions can do.
+/// Runs two calls at a time, with all that a few preemptions can do.
 fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -190,7 +190,7 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 /// One thread draws ahead what the other needs: both fit, so both are granted.
 #[test]
 fn what_is_drawn_ahead_is_no_reason_to_refuse() {
-    explore(3, || {
+    explore(5, || {
         let job = Arc::new(Job::new(70));
         let other = job.clone();
         let small = thread::spawn(move || other.spend(0, 2));
@@ -204,7 +204,7 @@ fn what_is_drawn_ahead_is_no_reason_to_refuse() {
 /// Of two that do not fit together one is granted and one refused.
 #[test]
 fn one_of_two_is_granted_at_the_edge() {
-    explore(3, || {
+    explore(5, || {
         let job = Arc::new(Job::new(70));
         let other = job.clone();
         let first = thread::spawn(move || other.spend(0, 36));
@@ -218,7 +218,7 @@ fn one_of_two_is_granted_at_the_edge() {
 /// Two thieves go for the credit of a third: it is in one's hands while the other looks, and one of them gets it.
 #[test]
 fn one_of_two_thieves_is_granted() {
-    explore(2, || {
+    explore(4, || {
         let job = Arc::new(Job::new(70));
         assert!(job.spend(2, 2));
         assert!(job.spend(2, 66) && job.purses[2].credit() == 1);
@@ -234,7 +234,7 @@ fn one_of_two_thieves_is_granted() {
 /// A spend from the purse, and a theft: nothing is spent that was taken.
 #[test]
 fn credit_is_spent_or_taken() {
-    explore(3, || {
+    explore(5, || {
         let job = Arc::new(Job::new(70));
         assert!(job.spend(0, 2) && job.purses[0].credit() == 1);
         let other = job.clone();
@@ -250,7 +250,7 @@ fn credit_is_spent_or_taken() {
 /// What was refunded before a request began is there for it.
 #[test]
 fn a_refund_counts_at_once() {
-    explore(3, || {
+    explore(5, || {
         let job = Arc::new(Job::new(70));
         let done = Arc::new(AtomicU64::new(0));
         assert!(job.spend(0, 2));

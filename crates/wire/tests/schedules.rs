@@ -28,7 +28,7 @@ use budget::{Budget, Machine};
 use history::{Call, Deed, has_an_order};
 use machine::{Fault, Thread, roll};
 use purse::Purse;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How the budget is kept.
@@ -69,6 +69,21 @@ impl Machine for World {
 }
 
 impl World {
+    fn new(scheme: Scheme, limit: i64, batch: i64) -> World {
+        let budget = Budget::default();
+        budget.open(limit as u64, batch as u64);
+        World {
+            scheme,
+            budget,
+            naive: AtomicU64::default(),
+            purses: Default::default(),
+            blocks: RefCell::default(),
+            calls: RefCell::default(),
+            limit,
+            batch,
+        }
+    }
+
     fn begin(&self, deed: Deed) -> usize {
         let call = Call { deed, begun: machine::tick(), ended: None, granted: false, in_hands: 0 };
         self.calls.borrow_mut().push(call);
@@ -76,13 +91,14 @@ impl World {
     }
 
     fn end(&self, call: usize, granted: bool, in_hands: i64) {
+        let dying = pending(self) + 6 * self.batch;
         let call = &mut self.calls.borrow_mut()[call];
         (call.ended, call.granted, call.in_hands) = (Some(machine::tick()), granted, in_hands);
         if let Some((died, mended)) = machine::death()
             && (mended == 0 || call.begun < mended)
             && call.ended > Some(died)
         {
-            call.in_hands = self.limit;
+            call.in_hands = dying;
         }
     }
 
@@ -172,17 +188,7 @@ fn schedule(seed: u64, scheme: Scheme, fault: Fault) -> Result<(), String> {
     };
     let batch = choose(4) as i64;
     let limit = 64 * batch + 4 + choose(20) as i64;
-    let world = Rc::new(World {
-        scheme,
-        budget: Budget::default(),
-        naive: AtomicU64::default(),
-        purses: Default::default(),
-        blocks: RefCell::default(),
-        calls: RefCell::default(),
-        limit,
-        batch,
-    });
-    world.budget.open(limit as u64, batch as u64);
+    let world = Rc::new(World::new(scheme, limit, batch));
     let deadly = scheme == Scheme::Ours && choose(3) == 0;
     let handled = !deadly && choose(3) == 0;
     let deeds = 2 + choose(3);
@@ -217,10 +223,11 @@ fn schedule(seed: u64, scheme: Scheme, fault: Fault) -> Result<(), String> {
     judge(&world, deadly)
 }
 
-/// Bytes of requests that are not answered, which a handler of theirs can't tell from what is used.
+/// Bytes of requests by process 0 that are not answered, which can't be told from what is used when a handler came
+/// between, or a death.
 fn pending(world: &World) -> i64 {
     let calls = world.calls.borrow();
-    let open = calls.iter().filter(|c| c.ended.is_none());
+    let open = calls.iter().filter(|c| c.ended.is_none() && c.deed.process() == 0);
     open.map(|c| if let Deed::Spend { bytes, .. } = c.deed { bytes } else { 0 }).sum()
 }
 
@@ -281,6 +288,84 @@ fn a_million_schedules_have_nothing_over_and_no_false_refusal() {
             });
         }
     });
+}
+
+/// A spend by batch, a theft, refunds and a settlement, killed after each of their steps.
+#[test]
+fn a_process_killed_at_any_step_leaves_nothing() {
+    let mut midway = 0;
+    for kill_after in 1..400 {
+        let world = Rc::new(World::new(Scheme::Ours, 200, 3));
+        let (dying, burying) = (world.clone(), world.clone());
+        // Another process holds 100 bytes and has credit that the dying thread may steal.
+        assert!(world.ask(2, 100));
+        assert!(world.ask(3, 0));
+        let task = move || {
+            for bytes in [1, 6, 90, 3, 100, 2] {
+                if dying.ask(0, bytes) {
+                    dying.budget.refund(&dying.purses[0], bytes as u64, &*dying);
+                }
+            }
+        };
+        let found = Rc::new(Cell::new(false));
+        let found_by = found.clone();
+        let bury = move || {
+            while !machine::is_dead(0) {
+                machine::pause();
+            }
+            if burying.budget.reclaim(burying.purses[..2].iter()) {
+                found_by.set(true);
+                assert!(burying.budget.mend(&*burying));
+            }
+        };
+        let threads = vec![
+            Thread { process: 0, task: Box::new(task), handler: None },
+            Thread { process: 1, task: Box::new(bury), handler: None },
+        ];
+        machine::run_step_by_step(kill_after, threads);
+        midway += u32::from(found.get());
+        world.budget.close(&world.purses[2], &*world);
+        world.budget.close(&world.purses[3], &*world);
+        assert_eq!(world.budget.granted(), 100, "killed after {kill_after}");
+        assert_eq!(world.budget.thieves(), 0, "killed after {kill_after}");
+        assert!(world.ask(2, 100), "killed after {kill_after}");
+    }
+    assert!(midway > 50, "only {midway} died in the middle of a change");
+}
+
+/// A thread that stops at any step and never goes on: others wait for it once, and nothing is over.
+#[test]
+fn a_thread_that_never_comes_back_is_waited_for_once() {
+    let mut waited = 0;
+    for kill_after in 1..200 {
+        let world = Rc::new(World::new(Scheme::Ours, 200, 3));
+        let (stopped, other) = (world.clone(), world.clone());
+        assert!(world.ask(1, 1));
+        let stopping = move || {
+            for bytes in [1, 6, 90, 1] {
+                if stopped.ask(0, bytes) {
+                    stopped.budget.refund(&stopped.purses[0], bytes as u64, &*stopped);
+                }
+            }
+        };
+        let asking = move || {
+            while !machine::is_dead(0) {
+                machine::pause();
+            }
+            for _ in 0..3 {
+                assert!(!other.ask(2, 200));
+            }
+        };
+        let threads = vec![
+            Thread { process: 0, task: Box::new(stopping), handler: None },
+            Thread { process: 1, task: Box::new(asking), handler: None },
+        ];
+        machine::run_step_by_step(kill_after, threads);
+        assert!(machine::given_up() <= 1, "waited {} times", machine::given_up());
+        assert!(world.budget.peak() <= 200);
+        waited += machine::given_up();
+    }
+    assert!(waited > 20, "waited for {waited} only");
 }
 
 #[test]

@@ -9,6 +9,16 @@ pub enum Deed {
     Reclaim { process: usize },
 }
 
+impl Deed {
+    /// Whose it is.
+    pub fn process(self) -> usize {
+        let (Deed::Spend { process, .. }
+        | Deed::Refund { process, .. }
+        | Deed::Reclaim { process }) = self;
+        process
+    }
+}
+
 /// A call: from when to when, and its answer; none if its thread was killed in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -16,7 +26,7 @@ pub struct Call {
     pub begun: u64,
     pub ended: Option<u64>,
     pub granted: bool,
-    /// Bytes that a refusal may count as used although nobody has them: see [`heaptape_wire`]'s documents for when.
+    /// Bytes that a refusal may count as used although nobody has them: see `budget.rs` for when.
     pub in_hands: i64,
 }
 

@@ -244,10 +244,32 @@ pub fn run(seed: u64, fault: Fault, kill_after: Option<u64>, threads: Vec<Thread
         s.calm = [2, 4, 8, 32][s.roll(4) as usize];
         s.lazy = [2, 8, 64][s.roll(3) as usize];
     });
+    play(kill_after, threads);
+}
+
+/// Runs the threads with a turn for each step, so that the kill comes after that many of them.
+pub fn run_step_by_step(kill_after: u64, threads: Vec<Thread>) {
+    with(|s| {
+        s.dice = 1;
+        (s.clock, s.fault, s.dead, s.mended, s.given_up) = (0, Fault::None, None, 0, 0);
+        s.cores.clear();
+        (s.calm, s.lazy) = (1, 8);
+    });
+    play(Some(kill_after), threads);
+}
+
+fn play(kill_after: Option<u64>, threads: Vec<Thread>) {
     let mut fibers: Vec<_> = threads.into_iter().enumerate().map(|(i, t)| fiber(i, t)).collect();
     let mut turns = 0;
     let mut running: Vec<usize> = (0..fibers.len()).collect();
-    while !running.is_empty() {
+    loop {
+        if kill_after.is_some_and(|after| after <= turns) && !is_dead(0) {
+            kill();
+        }
+        running.retain(|i| with(|s| !s.cores[*i].over));
+        if running.is_empty() {
+            break;
+        }
         let at = with(|s| {
             let core = s.roll(s.cores.len() as u64) as usize;
             let lazy = s.lazy;
@@ -267,10 +289,6 @@ pub fn run(seed: u64, fault: Fault, kill_after: Option<u64>, threads: Vec<Thread
             }
         });
         turns += 1;
-        if kill_after == Some(turns) {
-            kill();
-        }
-        running.retain(|i| with(|s| !s.cores[*i].over));
     }
     for mut fiber in fibers {
         if !fiber.done() {

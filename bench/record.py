@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a recording costs, side by side: in the program, for the whole tree, at start-up, on the tape.
+"""What a recording costs, side by side: in the program, for the whole tree, at start-up, on the tape; and what
+reading it costs.
 
     bench/record.py [--quick] [--heaptrack]
 
@@ -30,6 +31,7 @@ def build(directory):
     programs = ROOT / "bench" / "programs"
     subprocess.run(["gcc", "-O2", "-pthread", programs / "churn.c", "-o", directory / "churn"], check=True)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", programs / "empty.c", "-o", directory / "empty.so"], check=True)
+    subprocess.run(["gcc", "-O2", programs / "crowd.c", "-o", directory / "crowd"], check=True)
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     return Path(target) / "release" / "heaptape"
 
@@ -123,6 +125,46 @@ def tape_sizes(binary, tape, quick):
               f"wall {wall / plain_wall:.2f} of plain")
 
 
+def reading(binary, directory, quick):
+    """CPU time and memory of the commands that read a whole tape, of three tapes."""
+    calls = 1_000_000 if quick else 10_000_000
+    # Few live blocks; very many, any of which dies next; a real program and its children.
+    programs = {
+        "churn": [directory / "churn", 1, calls],
+        "crowd": [directory / "crowd", calls * 11 // 10, calls // 10],
+        "g++ -O2": ["g++", "-O2", "-std=c++20", "-c", ROOT / "tests" / "programs" / "heavy.cpp", "-o", "/dev/null"],
+    }
+    print("\nreading a tape: CPU time, events/s, memory")
+    for name, program in programs.items():
+        tape = directory / "read.tape"
+        run([binary, "record", "--quiet", "-o", tape, "--", *program])
+        events = json.loads(run([binary, "info", "--json", tape])[2])["events"]
+        early, late = (f"{tape}@{events * part // 10}" for part in (4, 8))
+        commands = {
+            "events --histogram": ["events", "--histogram", tape],
+            "report": ["report", tape],
+            "leaks": ["leaks", tape],
+            "live": ["live", tape],
+            "diff of two moments": ["diff", early, late],
+        }
+        if name == "g++ -O2":
+            del commands["diff of two moments"]  # its events are of several processes
+        for what, arguments in commands.items():
+            rows = [cpu_and_memory([binary, *arguments]) for _ in range(RUNS)]
+            cpu, memory = median(row[0] for row in rows), median(row[1] for row in rows)
+            print(f"  {name:8} {events:9} events  {what:20} {cpu:6.2f} s {events / cpu / 1e6:6.1f} million/s {memory:6.0f} MiB")
+
+
+def cpu_and_memory(command):
+    """Seconds of CPU, and MiB resident at the most, of one command."""
+    with subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command} failed")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the calls")
@@ -140,6 +182,7 @@ def main():
         added_per_call(binary, directory, tape, 2, calls, heaptrack)
         start_up(binary, tape, heaptrack, directory)
         tape_sizes(binary, tape, options.quick)
+        reading(binary, directory, options.quick)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ pub fn of(
     while let Some(item) = items.lend()? {
         match item {
             Lent::Event(event) => pass.event(event),
-            Lent::Other(Item::Release(release)) => pass.release(&release),
+            Lent::Other(Item::Release(release)) => pass.release(release),
             Lent::Other(_) => {}
         }
         if pass.survey.end.events - told >= TOLD {

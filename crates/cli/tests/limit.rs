@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::compile::static_program;
+use harness::compile::{program, static_program};
 use harness::running::{Outcome, Running, run, until};
 use harness::{heaptape, one_sentence, scratch};
 use serde_json::Value;
@@ -195,4 +195,49 @@ fn nobody_joins_a_job_that_has_no_name() {
     assert_eq!(outcome.code(), 125);
     assert!(one_sentence(&outcome).contains("HEAPTAPE_JOB=NAME"));
     assert_eq!(shell(&["limit", "1GB", "--join", "--strict"], "true").code(), 2);
+}
+
+#[test]
+fn a_refusal_is_told_at_once_and_in_the_report_by_who_asked() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let command = [sizes.as_os_str(), "1000000".as_ref(), "70000000".as_ref()];
+    let (outcome, document) = documented(folder.path(), &["limit", "50MB"], &command);
+    let stderr = outcome.stderr_text();
+    assert_eq!(
+        (outcome.code(), outcome.stdout.as_slice()),
+        (5, &b"1000000\nrefused 70000000\n"[..])
+    );
+    let first = &document["first_refusal"];
+    assert_eq!((&document["verdict"], &document["refused"]), (&"refused".into(), &1.into()));
+    assert_eq!((&first["bytes"], &first["module"]), (&70_000_000.into(), &"sizes".into()));
+    let caller = first["caller"].as_str().expect("a caller");
+    assert!(caller.contains("(sizes+0x"), "{caller}");
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("heaptape: ")).collect();
+    assert_eq!(lines.len(), 1, "{stderr}");
+    let told = format!("66.8 MiB asked by {caller} when the job held");
+    assert!(lines[0].contains("refused sizes (pid ") && lines[0].contains(&told), "{stderr}");
+    let report = stderr.split_once("Memory of").expect("a report").1.replace('\n', " ");
+    assert!(
+        report.contains("Refused 1 request; it came at ") && report.contains(&told),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_killed_job_has_a_status_of_its_own() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let command = [sizes.as_os_str(), "70000000".as_ref()];
+    for (words, status) in [(&["--quiet"][..], 137), (&["--quiet", "--strict"], 3)] {
+        let words = [&["limit", "50MB", "--on-limit", "kill"], words].concat();
+        let (outcome, document) = documented(folder.path(), &words, &command);
+        assert_eq!((outcome.code(), outcome.stdout.len()), (status, 0));
+        assert_eq!(document["verdict"], "killed");
+        assert!(one_sentence(&outcome).contains("killing the job for the request of sizes (pid "));
+    }
+    let (outcome, document) =
+        documented(folder.path(), &["limit", "50MB", "--strict", "--quiet"], &command);
+    assert_eq!((outcome.code(), outcome.stderr_text()), (3, String::new()));
+    assert_eq!(document["exit"]["code"], 5);
 }

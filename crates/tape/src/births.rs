@@ -1,129 +1,22 @@
 //! The reader's live blocks, by the number of their allocation.
 //!
 //! Most blocks die young: the last few thousand allocations lie in a ring. Those that are still
-//! alive when the ring comes round move to groups of neighbours, which shrink as their blocks
-//! die. So the memory is bounded by the live set and the ring, and blocks that were made one
-//! after the other are found without a miss.
+//! alive when the ring comes round move on to the [`Survivors`]. So the memory is bounded by the live set
+//! and the ring, and blocks that were made one after the other lie side by side. The few that do not fit in
+//! three words lie in a map of their own.
 
-use crate::item::{CallerNumber, Maker};
+mod held;
+mod survivors;
+
+pub(crate) use held::{Held, MakerCode};
+
 use hashbrown::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use held::{Packed, WORDS};
+pub(crate) use survivors::FETCHED;
+use survivors::{GROUP, Survivors, bit, bits};
 
 /// Allocations in the ring; a power of two.
 const RING: usize = 1 << 14;
-/// Allocations in a group; the bits of a word.
-const GROUP: u64 = 64;
-
-/// A live block as the reader keeps it. Sizes are bytes; what was not asked for is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Held {
-    /// The index of the event that made it.
-    pub(crate) birth: u64,
-    pub(crate) size: u64,
-    pub(crate) slack: u64,
-    pub(crate) address: u64,
-    pub(crate) maker: MakerCode,
-}
-
-/// The words of a block.
-const WORDS: usize = 5;
-
-impl Held {
-    fn words(self) -> [u64; WORDS] {
-        [self.birth, self.size, self.slack, self.address, self.maker.0]
-    }
-
-    fn from_words([birth, size, slack, address, maker]: [u64; WORDS]) -> Held {
-        Held { birth, size, slack, address, maker: MakerCode(maker) }
-    }
-}
-
-/// Who made a block, in one word: the caller's number plus one, the thread above it; 0 for unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct MakerCode(u64);
-
-impl MakerCode {
-    #[inline]
-    pub(crate) fn of(maker: Option<Maker>) -> MakerCode {
-        let code = |m: Maker| (u64::from(m.caller.0) + 1) | u64::from(m.thread) << 32;
-        MakerCode(maker.map_or(0, code))
-    }
-
-    #[inline]
-    pub(crate) fn maker(self) -> Option<Maker> {
-        let caller = (self.0 as u32).checked_sub(1).map(CallerNumber)?;
-        Some(Maker { caller, thread: (self.0 >> 32) as u32 })
-    }
-}
-
-/// Blocks of one group that were alive when it left the ring.
-#[derive(Default)]
-struct Group {
-    /// Which of the group are in `held`, one bit each.
-    stored: u64,
-    /// Which of those are still alive.
-    alive: u64,
-    held: Vec<Held>,
-}
-
-impl Group {
-    /// The place in `held` of the allocation with this bit.
-    fn place(&self, bit: u64) -> usize {
-        (self.stored & (bit - 1)).count_ones() as usize
-    }
-
-    fn get(&self, bit: u64) -> Option<Held> {
-        if self.alive & bit == 0 { None } else { self.held.get(self.place(bit)).copied() }
-    }
-
-    fn insert(&mut self, bit: u64, held: Held) {
-        let place = self.place(bit);
-        if self.stored & bit == 0 {
-            self.held.insert(place, held);
-        } else if let Some(slot) = self.held.get_mut(place) {
-            *slot = held;
-        }
-        self.stored |= bit;
-        self.alive |= bit;
-    }
-
-    /// Gives the memory of dead blocks back once they are the most.
-    fn shrink(&mut self) {
-        if self.held.len() > 4 && self.alive.count_ones() as usize * 2 < self.held.len() {
-            let alive: Vec<Held> = bits(self.alive).filter_map(|bit| self.get(bit)).collect();
-            (self.held, self.stored) = (alive, self.alive);
-        }
-    }
-}
-
-/// The bits that are set in a word, from the lowest.
-fn bits(mut word: u64) -> impl Iterator<Item = u64> {
-    std::iter::from_fn(move || {
-        let bit = word & word.wrapping_neg();
-        word ^= bit;
-        (bit != 0).then_some(bit)
-    })
-}
-
-/// Spreads group numbers, which count up, over a table.
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
 
 /// Live blocks by number.
 pub(crate) struct Births {
@@ -135,7 +28,9 @@ pub(crate) struct Births {
     ring_first: u64,
     /// The number that the next allocation has.
     next: u64,
-    groups: HashMap<u64, Group, BuildHasherDefault<Spread>>,
+    old: Survivors,
+    /// The blocks that are [`Packed::WIDE`].
+    wide: HashMap<u64, Held>,
 }
 
 fn slot(ordinal: u64) -> usize {
@@ -147,10 +42,6 @@ fn word(ordinal: u64) -> usize {
     slot(ordinal) / GROUP as usize
 }
 
-fn bit(ordinal: u64) -> u64 {
-    1 << (ordinal % GROUP)
-}
-
 impl Births {
     /// An empty table whose first block has the number `next`.
     pub(crate) fn new(next: u64) -> Births {
@@ -159,7 +50,8 @@ impl Births {
             alive: vec![0; RING / GROUP as usize],
             ring_first: next - next % GROUP,
             next,
-            groups: HashMap::default(),
+            old: Survivors::default(),
+            wide: HashMap::new(),
         }
     }
 
@@ -179,25 +71,28 @@ impl Births {
         }
         self.next = next;
         self.ring_first = next - next % GROUP;
-        if let Some(group) = self.groups.remove(&(self.ring_first / GROUP)) {
-            for bit in bits(group.alive) {
-                let ordinal = self.ring_first + u64::from(bit.trailing_zeros());
-                if let Some(held) = group.get(bit) {
-                    self.put_young(ordinal, held);
-                }
-            }
+        for (ordinal, block) in self.old.take_group(self.ring_first / GROUP) {
+            self.put_young(ordinal, block);
         }
     }
 
     #[inline]
-    fn put_young(&mut self, ordinal: u64, held: Held) {
-        self.ring[slot(ordinal)] = held.words();
+    fn put_young(&mut self, ordinal: u64, block: Packed) {
+        self.ring[slot(ordinal)] = block.0;
         self.alive[word(ordinal)] |= bit(ordinal);
     }
 
-    fn young(&self, ordinal: u64) -> Option<Held> {
+    fn young(&self, ordinal: u64) -> Option<Packed> {
         let alive = self.alive[word(ordinal)] & bit(ordinal) != 0;
-        alive.then(|| Held::from_words(self.ring[slot(ordinal)]))
+        alive.then(|| Packed(self.ring[slot(ordinal)]))
+    }
+
+    #[inline]
+    fn pack(&mut self, ordinal: u64, held: Held) -> Packed {
+        Packed::pack(held).unwrap_or_else(|| {
+            self.wide.insert(ordinal, held);
+            Packed::WIDE
+        })
     }
 
     /// The next block is born; gives its number.
@@ -207,7 +102,8 @@ impl Births {
         if ordinal - self.ring_first >= RING as u64 {
             self.evict();
         }
-        self.put_young(ordinal, held);
+        let block = self.pack(ordinal, held);
+        self.put_young(ordinal, block);
         self.next = ordinal.wrapping_add(1);
         ordinal
     }
@@ -218,48 +114,47 @@ impl Births {
         let alive = std::mem::take(&mut self.alive[word(first)]);
         if alive != 0 {
             let places = bits(alive).map(|bit| slot(first) + bit.trailing_zeros() as usize);
-            let held = places.map(|place| Held::from_words(self.ring[place])).collect();
-            self.groups.insert(first / GROUP, Group { stored: alive, alive, held });
+            self.old.add_group(first / GROUP, alive, places.map(|place| Packed(self.ring[place])));
         }
         self.ring_first = first.wrapping_add(GROUP);
+    }
+
+    /// Brings blocks into the processor's caches, [`FETCHED`] at once.
+    #[inline]
+    pub(crate) fn fetch(&self, ordinals: &[u64]) {
+        let old = ordinals.iter().copied().filter(|&ordinal| ordinal < self.ring_first);
+        std::hint::black_box(self.old.fetch(old));
     }
 
     /// Takes a block out.
     #[inline]
     pub(crate) fn take(&mut self, ordinal: u64) -> Option<Held> {
-        if ordinal >= self.next {
-            None
+        let block = if ordinal >= self.next {
+            return None;
         } else if ordinal >= self.ring_first {
-            let held = self.young(ordinal)?;
+            let block = self.young(ordinal)?;
             self.alive[word(ordinal)] ^= bit(ordinal);
-            Some(held)
+            block
         } else {
-            self.take_old(ordinal)
-        }
-    }
-
-    fn take_old(&mut self, ordinal: u64) -> Option<Held> {
-        let number = ordinal / GROUP;
-        let group = self.groups.get_mut(&number)?;
-        let held = group.get(bit(ordinal))?;
-        group.alive ^= bit(ordinal);
-        if group.alive == 0 {
-            self.groups.remove(&number);
-        } else {
-            group.shrink();
-        }
-        Some(held)
+            self.old.take(ordinal)?
+        };
+        block.unpack().or_else(|| self.wide.remove(&ordinal))
     }
 
     /// The block with this number.
     pub(crate) fn get(&self, ordinal: u64) -> Option<Held> {
-        if ordinal >= self.next {
-            None
+        let block = if ordinal >= self.next {
+            return None;
         } else if ordinal >= self.ring_first {
-            self.young(ordinal)
+            self.young(ordinal)?
         } else {
-            self.groups.get(&(ordinal / GROUP))?.get(bit(ordinal))
-        }
+            self.old.get(ordinal)?
+        };
+        self.unpack(ordinal, block)
+    }
+
+    fn unpack(&self, ordinal: u64, block: Packed) -> Option<Held> {
+        block.unpack().or_else(|| self.wide.get(&ordinal).copied())
     }
 
     /// Puts a block back that was taken out, or one that was read from a keyframe.
@@ -267,23 +162,22 @@ impl Births {
         if ordinal >= self.next {
             return;
         }
+        if !self.wide.is_empty() {
+            self.wide.remove(&ordinal);
+        }
+        let block = self.pack(ordinal, held);
         if ordinal >= self.ring_first {
-            self.put_young(ordinal, held);
+            self.put_young(ordinal, block);
         } else {
-            self.groups.entry(ordinal / GROUP).or_default().insert(bit(ordinal), held);
+            self.old.put(ordinal, block);
         }
     }
 
-    /// All blocks with their numbers, in no order.
+    /// All blocks with their numbers, nearly in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Held)> + '_ {
         let young = (self.ring_first..self.next).filter_map(|o| Some((o, self.young(o)?)));
-        let old = self.groups.iter().flat_map(|(number, group)| {
-            bits(group.alive).filter_map(move |bit| {
-                let ordinal = number * GROUP + u64::from(bit.trailing_zeros());
-                Some((ordinal, group.get(bit)?))
-            })
-        });
-        old.chain(young)
+        let all = self.old.iter().chain(young);
+        all.filter_map(|(ordinal, block)| Some((ordinal, self.unpack(ordinal, block)?)))
     }
 }
 
@@ -296,29 +190,80 @@ mod tests {
         Held { birth: n, size: n * 2, slack: n % 5, address: n << 4, maker: MakerCode(n % 3) }
     }
 
+    /// One that does not fit in the words of a packed block, every now and then.
+    fn some(random: u64) -> Held {
+        let mut held = held(random >> 40);
+        match random % 64 {
+            0 => held.size = u64::MAX - random,
+            1 => held.birth = u64::MAX,
+            2 => held.slack = 1 << 20,
+            3 => held.address = u64::MAX << 20,
+            _ => {}
+        }
+        held
+    }
+
+    fn next_random(random: &mut u64) -> u64 {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *random >> 20
+    }
+
     #[test]
     fn blocks_of_any_age_are_found_until_they_are_taken() {
         let mut births = Births::new(1000);
         let mut model = BTreeMap::new();
         let mut random = 1u64;
         for n in 0..200_000u64 {
-            let ordinal = births.born(held(n));
+            let held = some(next_random(&mut random));
+            let ordinal = births.born(held);
             assert_eq!(ordinal, 1000 + n);
-            model.insert(ordinal, held(n));
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let victim = 1000 + (random >> 33) % (n + 1);
+            model.insert(ordinal, held);
+            let victim = 1000 + next_random(&mut random) % (n + 1);
+            births.fetch(&[victim, 0, u64::MAX]);
             assert_eq!(births.get(victim), model.get(&victim).copied());
             assert_eq!(births.take(victim), model.remove(&victim));
             assert_eq!(births.take(victim), None);
             if n % 3 == 0 && n > 0 {
-                births.put_back(victim, held(1));
-                model.insert(victim, held(1));
+                // At its old place or at another, alive or not.
+                for ordinal in [victim, 1000 + next_random(&mut random) % n] {
+                    let held = some(next_random(&mut random));
+                    births.put_back(ordinal, held);
+                    model.insert(ordinal, held);
+                }
             }
         }
+        assert!(!births.wide.is_empty());
         for gap in [0, 1, 70, 1 << 20] {
             births.go_on_from(births.next() + gap);
             assert_eq!(births.iter().collect::<BTreeMap<_, _>>(), model);
             model.insert(births.born(held(5)), held(5));
         }
+        model.keys().for_each(|&ordinal| assert_eq!(births.take(ordinal), Some(model[&ordinal])));
+        assert_eq!((births.iter().count(), births.wide.len()), (0, 0));
+    }
+
+    /// However long the run was and wherever its blocks lie, the room is that of those that are alive.
+    #[test]
+    fn survivors_take_room_for_no_more_than_themselves() {
+        let mut births = Births::new(0);
+        let mut most = 0;
+        // Of every 64 neighbours 40 leave the ring, and one of them stays.
+        for n in 0..3_000_000u64 {
+            births.born(held(n));
+            if let Some(old) = n.checked_sub(2 * RING as u64)
+                && (1..40).contains(&(old % 64))
+            {
+                assert!(births.take(old).is_some());
+            }
+            if n % 64 >= 40 {
+                births.take(n);
+            }
+            most = most.max(births.old.room());
+        }
+        assert!(most < 2 * (3_000_000 / 64 + 2 * RING) + 10_000, "{most}");
+        for n in (0..3_000_000 - 2 * RING as u64).step_by(64) {
+            assert!(births.take(n).is_some());
+        }
+        assert!(births.old.room() < 10_000 + 2 * RING, "{}", births.old.room());
     }
 }

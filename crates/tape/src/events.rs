@@ -27,6 +27,8 @@ pub struct Events<'a> {
     block: UnpackedBlock,
     callers: KnownCallers,
     current: Resolved,
+    /// The last item that was no event.
+    other: Option<Item>,
     /// The block that comes after the current one, and where the current one lies.
     next_block: usize,
     frame: u64,
@@ -53,6 +55,7 @@ impl<'a> Events<'a> {
             block: UnpackedBlock::default(),
             callers: KnownCallers::default(),
             current: Resolved::EMPTY,
+            other: None,
             next_block: 0,
             frame: 0,
             next_notes: 0,
@@ -133,9 +136,9 @@ impl<'a> Events<'a> {
                         return Ok(Some(Lent::Event(&self.current)));
                     }
                 }
-                Ok(Step::Other(item)) => {
-                    if self.range.contains(&item.index()) {
-                        return Ok(Some(Lent::Other(item)));
+                Ok(Step::Other(index)) => {
+                    if self.range.contains(&index) {
+                        return Ok(self.other.as_ref().map(Lent::Other));
                     }
                 }
                 Ok(Step::End) => self.done = true,
@@ -148,14 +151,15 @@ impl<'a> Events<'a> {
         Ok(None)
     }
 
-    /// The next item, whether or not it lies in the range; an event goes to `current`.
+    /// The next item, whether or not it lies in the range; an event goes to `current`, else it goes to
+    /// `other`.
     #[inline]
     fn step(&mut self) -> Result<Step, Error> {
         loop {
             if self.columns.notes
                 && let Some(marked) = self.marked()?
             {
-                return Ok(Step::Other(marked));
+                return Ok(self.keep(marked));
             }
             if self.state.items >= self.item_limit || self.state.index >= self.range.end {
                 return Ok(Step::End);
@@ -163,11 +167,17 @@ impl<'a> Events<'a> {
             let step = self.state.step(&mut self.block, &mut self.current);
             match step.map_err(|what| Error::Damaged { offset: self.frame, what })? {
                 resolve::Step::Event => return Ok(Step::Event),
-                resolve::Step::Release(release) => return Ok(Step::Other(Item::Release(release))),
+                resolve::Step::Release(release) => return Ok(self.keep(Item::Release(release))),
                 resolve::Step::End if !self.open_block()? => return Ok(Step::End),
                 resolve::Step::End => {}
             }
         }
+    }
+
+    fn keep(&mut self, item: Item) -> Step {
+        let index = item.index();
+        self.other = Some(item);
+        Step::Other(index)
     }
 
     /// Unpacks the next block; `false` if there is none.
@@ -176,8 +186,8 @@ impl<'a> Events<'a> {
         let header = &located.header;
         let damaged = |what| Error::Damaged { offset: located.frame, what };
         let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-        let mut block =
-            UnpackedBlock::unpack(&from, self.columns).map_err(|why| why.at(located.frame))?;
+        let block = UnpackedBlock::unpack(&from, self.columns, header.first_ordinal);
+        let mut block = block.map_err(|why| why.at(located.frame))?;
         block.callers.number(&mut self.callers);
         let at = (self.state.index, self.state.items, self.state.births.next());
         if at != (header.first_event, header.first_item, header.first_ordinal) {
@@ -234,9 +244,9 @@ impl Iterator for Events<'_> {
 }
 
 /// What was read last.
-#[allow(clippy::large_enum_variant)] // nearly always an event, which is elsewhere
 enum Step {
     End,
     Event,
-    Other(Item),
+    /// Something else, which stands before the event with this index.
+    Other(u64),
 }

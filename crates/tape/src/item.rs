@@ -187,14 +187,13 @@ pub enum Item {
     Sample(Sample),
 }
 
-/// The same, lent by the stream: an event is not copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // nearly all are events
+/// The same, lent by the stream: nothing is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lent<'a> {
     /// A heap call.
     Event(&'a Resolved),
     /// Anything else, never an [`Item::Event`].
-    Other(Item),
+    Other(&'a Item),
 }
 
 impl Lent<'_> {
@@ -213,7 +212,7 @@ impl From<Lent<'_>> for Item {
     fn from(lent: Lent<'_>) -> Item {
         match lent {
             Lent::Event(resolved) => Item::Event(*resolved),
-            Lent::Other(item) => item,
+            Lent::Other(item) => item.clone(),
         }
     }
 }

@@ -95,16 +95,23 @@ impl KeyframeHeader {
 /// An early release that waits, as a keyframe tells it: thread, address, block.
 pub(crate) type WaitingRelease = (u32, u64, Option<Block>);
 
-/// A keyframe read back.
-pub(crate) struct Keyframe {
-    pub(crate) born: Vec<(u64, Held)>,
-    pub(crate) ended: Vec<u64>,
+/// A keyframe read back. The blocks are put together as they are asked for: of a large live set they would
+/// take as much room again.
+pub(crate) struct Keyframe<Born, Ended> {
+    /// Blocks with their numbers, which rise.
+    pub(crate) born: Born,
+    pub(crate) ended: Ended,
     pub(crate) pending: Vec<WaitingRelease>,
 }
 
-impl Keyframe {
+impl Keyframe<(), ()> {
     /// Unpacks the columns.
-    pub(crate) fn unpack<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<Keyframe, Unpack> {
+    pub(crate) fn unpack<P: PayloadSource>(
+        from: &Unpacker<'_, P>,
+    ) -> Result<
+        Keyframe<impl Iterator<Item = (u64, Held)> + use<P>, impl Iterator<Item = u64> + use<P>>,
+        Unpack,
+    > {
         let ordinals = undeltas(from.numbers(Column::Ordinal)?);
         let births = undeltas(from.numbers(Column::Birth)?);
         let sizes = from.numbers(Column::Size)?.into_iter();
@@ -120,8 +127,8 @@ impl Keyframe {
         });
         let pending = read_pending(&from.bytes(Column::Pending)?);
         Ok(Keyframe {
-            born: ordinals.zip(held).collect(),
-            ended: undeltas(from.numbers(Column::Ended)?).collect(),
+            born: ordinals.zip(held),
+            ended: undeltas(from.numbers(Column::Ended)?),
             pending: pending.map_err(|Truncated| Unpack::Damaged("a keyframe is too short"))?,
         })
     }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod age;
+mod age_reader;
 mod births;
 mod block;
 mod callers;

@@ -58,11 +58,15 @@ pub(crate) fn live_at(
         let contents = tape.process(process)?;
         let mut own = own_blocks(tape, process, moment, &mut gone)?;
         describe(tape, contents, &mut own)?;
-        all.append(&mut own);
+        if all.is_empty() {
+            all = own;
+        } else {
+            all.append(&mut own);
+        }
         let parent = contents.summary.parent.filter(|_| contents.summary.forked_at.is_some());
         next = parent.map(|parent| (parent, Moment::Items(contents.forked_items)));
     }
-    all.sort_unstable_by_key(|block| (block.address, block.ordinal));
+    all.sort_by_cached_key(|block| (block.address, block.ordinal));
     Ok(all)
 }
 

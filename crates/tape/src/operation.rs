@@ -129,6 +129,16 @@ const fn reallocation(call: Call, flags: u8) -> Option<Deed> {
 }
 
 impl Deed {
+    /// Whether an age stands for the block that it is given.
+    #[inline]
+    pub(crate) const fn has_age(self) -> bool {
+        match self {
+            Deed::EarlyRelease { known } | Deed::Release { known, .. } => known,
+            Deed::Allocate { .. } => false,
+            Deed::Reallocate { old, .. } => matches!(old, Old::Known),
+        }
+    }
+
     /// Whether a block is born.
     #[inline]
     pub(crate) const fn makes_block(self) -> bool {

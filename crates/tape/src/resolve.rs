@@ -3,7 +3,6 @@
 //! This mirrors the writer: what one does to the live set when it writes an item, the other does
 //! when it reads it.
 
-use crate::age::Ages;
 use crate::births::{Births, Held, MakerCode};
 use crate::event::Event;
 use crate::item::{Columns, Effect, Maker, OldBlock, Release, Resolved};
@@ -47,7 +46,6 @@ pub(crate) struct Resolver {
     pub(crate) items: u64,
     /// What is read.
     columns: Columns,
-    ages: Ages,
     model: PlaceModel,
 }
 
@@ -62,13 +60,16 @@ impl Resolver {
             index: 0,
             items: 0,
             columns,
-            ages: Ages::new(base),
             model: PlaceModel::new(),
         }
     }
 
     /// Folds the next keyframe in.
-    pub(crate) fn fold(&mut self, header: &KeyframeHeader, keyframe: Keyframe) {
+    pub(crate) fn fold(
+        &mut self,
+        header: &KeyframeHeader,
+        keyframe: Keyframe<impl Iterator<Item = (u64, Held)>, impl Iterator<Item = u64>>,
+    ) {
         for ordinal in keyframe.ended {
             self.end(ordinal);
         }
@@ -130,7 +131,6 @@ impl Resolver {
 
     /// A new block of events begins; the models start afresh.
     pub(crate) fn begin_block(&mut self) {
-        self.ages = Ages::new(self.births.next());
         self.model.reset();
     }
 
@@ -158,8 +158,7 @@ impl Resolver {
     /// The block that the next age means; `take` ends it.
     #[inline]
     fn refer(&mut self, block: &mut UnpackedBlock, take: bool) -> Result<OldBlock, Broken> {
-        let code = block.ages.next().ok_or(SHORT)?;
-        let ordinal = self.ages.ordinal(code, self.births.next());
+        let ordinal = block.ages.next(&block.operations, &self.births).ok_or(SHORT)?;
         let old = self.refer_to(ordinal, block, take)?;
         if take && self.columns.address {
             self.model.freed(old.address, old.size.wrapping_add(old.slack));

@@ -1,6 +1,7 @@
 //! A block read back: the columns that were asked for, each with the place reached in it.
 
 use crate::Columns;
+use crate::age_reader::AgeReader;
 use crate::column::{Column, PayloadSource, Unpack, Unpacker, undelta};
 use crate::item::CallerNumber;
 use hashbrown::HashMap;
@@ -76,7 +77,7 @@ pub(crate) struct UnpackedBlock {
     pub(crate) item: usize,
     pub(crate) sizes: IntoIter<u64>,
     pub(crate) aligns: IntoIter<u64>,
-    pub(crate) ages: IntoIter<u64>,
+    pub(crate) ages: AgeReader,
     pub(crate) slacks: IntoIter<u64>,
     pub(crate) addresses: IntoIter<u64>,
     pub(crate) callers: CallerReader,
@@ -90,10 +91,12 @@ pub(crate) struct UnpackedBlock {
 }
 
 impl UnpackedBlock {
-    /// Unpacks the columns that are wanted.
+    /// Unpacks the columns that are wanted of a block whose first allocation has the number
+    /// `first_ordinal`.
     pub(crate) fn unpack<P: PayloadSource>(
         from: &Unpacker<'_, P>,
         wanted: Columns,
+        first_ordinal: u64,
     ) -> Result<UnpackedBlock, Unpack> {
         let numbers = |column| from.numbers(column).map(Vec::into_iter);
         let optional = |wanted: bool, column| match wanted {
@@ -105,7 +108,7 @@ impl UnpackedBlock {
             item: 0,
             sizes: numbers(Column::Size)?,
             aligns: numbers(Column::Align)?,
-            ages: numbers(Column::Age)?,
+            ages: AgeReader::new(from.numbers(Column::Age)?, first_ordinal),
             slacks: optional(wanted.slack || wanted.address, Column::Slack)?,
             addresses: optional(wanted.address, Column::Address)?,
             callers: if wanted.caller { callers(from)? } else { CallerReader::default() },

@@ -11,9 +11,10 @@
 //!
 //! A request counts at the moment when it is granted or refused, a refund at some moment during the call, the memory
 //! of a dead process as held until the supervisor has given it back. What is exact is exact but for two cases, both of
-//! which only refuse: a thread that was killed or stopped in the middle of a call, or never came back to it, may keep
-//! one request and three batches out of use until the supervisor mends; and a request by a signal handler, while the
-//! call that the handler interrupted has as much in its hands.
+//! which only refuse: a thread that was killed or stopped in the middle of a call, or never came back to it, keeps what
+//! it had in its hands out of use until it goes on or the supervisor mends (its own request or refund, and the
+//! credit that it was taking back: three batches, or what another thread refunds just then); and a request by a
+//! signal handler, while the call that the handler interrupted has as much in its hands.
 
 use crate::atomic::{
     AtomicU32, AtomicU64,

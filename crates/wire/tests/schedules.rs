@@ -91,7 +91,7 @@ impl World {
     }
 
     fn end(&self, call: usize, granted: bool, in_hands: i64) {
-        let dying = pending(self) + 6 * self.batch;
+        let dying = in_dead_hands(self);
         let call = &mut self.calls.borrow_mut()[call];
         (call.ended, call.granted, call.in_hands) = (Some(machine::tick()), granted, in_hands);
         if let Some((died, mended)) = machine::death()
@@ -221,6 +221,18 @@ fn schedule(seed: u64, scheme: Scheme, fault: Fault) -> Result<(), String> {
     }
     machine::run(seed, fault, kill_after, threads);
     judge(&world, deadly)
+}
+
+/// What the threads of process 0 may have had in their hands when they were killed: their own request or refund, and
+/// credit that they were taking back, which may be a refund by another thread.
+fn in_dead_hands(world: &World) -> i64 {
+    let calls = world.calls.borrow();
+    let open = calls.iter().filter(|c| c.ended.is_none() && c.deed.process() == 0);
+    let Some(first) = open.map(|c| c.begun).min() else { return 0 };
+    let refunds = calls.iter().filter(|c| c.ended.is_none_or(|ended| ended > first));
+    let refunded: i64 =
+        refunds.map(|c| if let Deed::Refund { bytes, .. } = c.deed { bytes } else { 0 }).sum();
+    pending(world) + refunded + 6 * world.batch
 }
 
 /// Bytes of requests by process 0 that are not answered, which can't be told from what is used when a handler came

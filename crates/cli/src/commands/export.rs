@@ -162,7 +162,7 @@ impl<W: Write + Send> Exporter<'_, W> {
                     blocks.event(event, |block| self.block(process, block))?;
                 }
                 Lent::Other(Item::Release(release)) => {
-                    if let Some(block) = blocks.release(&release) {
+                    if let Some(block) = blocks.release(release) {
                         self.block(process, &block)?;
                     }
                 }

@@ -9,9 +9,11 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptape_ledger::Job;
 use heaptape_proc::launcher::{self, LauncherProcess};
 use heaptape_proc::read;
 
+use crate::count::{CountWatch, Counting};
 use crate::gather::{self, Expected};
 use crate::launch::texts;
 use crate::limits;
@@ -52,45 +54,103 @@ pub struct Joining {
 pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>, Error> {
     joining.launch.check()?;
     let directory = directory(&joining.directory)?;
-    let place = Place::new(&directory, &joining.job)?;
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if let Some(line) = place.call()? {
-            let stderr = limits::was_open(2).then(rustix::stdio::stderr);
-            let name = joining.launch.name();
-            // An end that has gone without an answer was about to leave: the next try begins anew.
-            let command = texts(&joining.launch.command);
-            let reply = line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
-            match reply {
-                Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
-                Some(Reply::Over(why)) => {
-                    watch.notice(&format!("{name} is not recorded: {why}"));
-                    return Err(joining.launch.become_it(None));
-                }
-                Some(Reply::Session(session)) => {
-                    if let Some(why) = joining.launch.obstacle() {
-                        watch.notice(&format!("{name} can't be recorded: {why}"));
+    let meeting = Meeting {
+        launch: &joining.launch,
+        place: Place::new(&directory, &joining.job)?,
+        what: format!("the recording of job {} in {}", joining.job, directory.display()),
+        is_done: "recorded",
+    };
+    let listener = meeting.join(watch)?;
+    Ok(gather::collect(&recording(joining, directory), listener, expected(joining.local_size)))
+}
+
+/// A command that joins the counting of its job.
+#[derive(Clone, Debug)]
+pub struct JoiningCount {
+    /// What to count, with the command.
+    pub counting: Counting,
+    /// What the job is called.
+    pub job: String,
+    /// Commands that the launcher starts on this host, where it says so.
+    pub local_size: Option<u32>,
+}
+
+/// Joins the counting of the job on this host, and becomes the command.
+///
+/// Where it was the first of its job, this also returns in the process that counted it, at the end,
+/// with all figures, or `None` if nobody joined; its standard error is then the last command's. What was
+/// to be done with a request beyond the limit is what the first of them has said.
+///
+/// # Errors
+/// When the command could not be started, or its job can't be counted.
+pub fn join_count(
+    joining: &JoiningCount,
+    watch: &mut dyn CountWatch,
+) -> Result<Option<Job>, Error> {
+    let launch = &joining.counting.launch;
+    launch.check()?;
+    let meeting = Meeting {
+        launch,
+        place: Place::new(&std::env::temp_dir(), &format!("counting {}", joining.job))?,
+        what: format!("the counting of job {}", joining.job),
+        is_done: "counted",
+    };
+    let listener = meeting.join(watch)?;
+    Ok(gather::count(&joining.counting, listener, expected(joining.local_size), watch))
+}
+
+/// Where the commands of a job meet, and what for.
+struct Meeting<'a> {
+    launch: &'a Launch,
+    place: Place,
+    /// What they join.
+    what: String,
+    /// What is done there.
+    is_done: &'static str,
+}
+
+impl Meeting<'_> {
+    /// Joins, and becomes the command. Returns in a process of its own that is to collect for the job, with
+    /// what others call at.
+    fn join(&self, watch: &mut dyn Watch) -> Result<OwnedFd, Error> {
+        let name = self.launch.name();
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if let Some(line) = self.place.call()? {
+                let stderr = limits::was_open(2).then(rustix::stdio::stderr);
+                // An end that has gone without an answer was about to leave: the next try begins anew.
+                let command = texts(&self.launch.command);
+                let reply =
+                    line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
+                match reply {
+                    Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
+                    Some(Reply::Over(why)) => {
+                        watch.notice(&format!("{name} is not {}: {why}", self.is_done));
+                        return Err(self.launch.become_it(None));
                     }
-                    let error = joining.launch.become_it(Some(&session));
-                    line.tell_failed();
-                    return Err(error);
+                    Some(Reply::Session(session)) => {
+                        if let Some(why) = self.launch.obstacle() {
+                            watch.notice(&format!("{name} can't be {}: {why}", self.is_done));
+                        }
+                        let error = self.launch.become_it(Some(&session));
+                        line.tell_failed();
+                        return Err(error);
+                    }
+                    None => {}
                 }
-                None => {}
+            } else if let Some(listener) = self.place.take()? {
+                if let Some(listener) = detach(listener)? {
+                    return Ok(listener);
+                }
+                continue;
             }
-        } else if let Some(listener) = place.take()? {
-            let expected = expected(joining);
-            if let Some(listener) = detach(listener)? {
-                return Ok(gather::collect(&recording(joining, directory), listener, expected));
-            }
-            continue;
+            std::thread::sleep(Duration::from_millis(2));
         }
-        std::thread::sleep(Duration::from_millis(2));
+        Err(Error::Joined(format!(
+            "cannot join {}: nobody answers; nothing was started",
+            self.what
+        )))
     }
-    Err(Error::Joined(format!(
-        "cannot join the recording of job {} in {}: nobody answers; nothing was started",
-        joining.job,
-        directory.display()
-    )))
 }
 
 /// The directory, made where it is missing, under its full name.
@@ -120,13 +180,10 @@ fn file_name(job: &str) -> String {
     name.strip_prefix('.').map_or(name.clone(), |rest| format!("-{rest}"))
 }
 
-/// Whom to wait for before the recording ends.
-fn expected(joining: &Joining) -> Expected {
+/// Whom to wait for before the end.
+fn expected(local_size: Option<u32>) -> Expected {
     let launcher = launcher::of(std::process::id());
-    Expected {
-        commands: joining.local_size,
-        launcher: launcher.map(|LauncherProcess { pid, .. }| pid),
-    }
+    Expected { commands: local_size, launcher: launcher.map(|LauncherProcess { pid, .. }| pid) }
 }
 
 /// Starts the process that records: a grandchild, so that the command finds no child that it did not

@@ -39,12 +39,16 @@ fn settles() -> bool {
     let header = ledger().header();
     let session = arena().session();
     let question = header.ask();
-    let mut round = 0;
+    let (mut beat, mut silent) = (session.heartbeat(), 0);
     while !header.is_settled(question) {
-        if !System.wait(round) || session.is_orphaned() || !session.is_open() {
+        // It may be slow on a busy machine, as long as it lives.
+        if !System.wait(silent) || session.is_orphaned() || !session.is_open() {
             return false;
         }
-        round += 1;
+        silent += 1;
+        if session.heartbeat() != beat {
+            (beat, silent) = (session.heartbeat(), System::SPINS.min(silent));
+        }
     }
     true
 }

@@ -299,9 +299,10 @@ impl Recorder {
 
     /// Tells those who ask for memory of the dead that they have been given what there is.
     fn answer(&mut self, question: u32) {
-        // One that is gone keeps what it had until it is known how it ended.
+        // One that is gone keeps what it had until it is known how it ended, one that is another program now
+        // until that is let in.
         let keeps = |&place: &usize| self.processes[place].gone.is_some();
-        if !self.live.iter().any(keeps) {
+        if !self.live.iter().any(keeps) && self.arrivals().is_empty() {
             self.count();
             self.arena.ledger().into_iter().for_each(|ledger| ledger.header().settle(question));
         }

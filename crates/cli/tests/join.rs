@@ -3,8 +3,8 @@
 
 mod harness;
 
-use harness::compile::{program, static_program};
-use harness::running::{Running, run, until};
+use harness::compile::{library, program, static_program};
+use harness::running::{Running, run, until, until_file_has};
 use harness::tape;
 use harness::{HEAPTAPE, LIMIT, heaptape, one_sentence, scratch};
 use rustix::process::{Pid, Signal, kill_process};
@@ -223,6 +223,38 @@ fn a_tape_that_is_full_ends_and_its_job_does_not() {
     let info = ended(&file);
     assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"max-size".into()), "{info}");
     assert!(file.metadata().expect("the tape").len() <= 100 << 10);
+}
+
+/// What a user preloads may keep descriptors for itself, and do something at the end of a process.
+#[test]
+fn what_is_preloaded_into_commands_that_join_keeps_its_descriptors_and_is_not_in_the_recording() {
+    let folder = scratch();
+    let (dir, go) = (folder.path().join("tapes"), folder.path().join("go"));
+    let (keeper, told) = (library("keeper"), folder.path().join("told"));
+    let begun = [folder.path().join("a"), folder.path().join("b")];
+    let start = |file: &PathBuf| {
+        let mut command = join(&dir, Some("j"), &[], &waiter(file, &go));
+        Running::start(command.env("LD_PRELOAD", &keeper).env("KEEPER", &told))
+    };
+    let running: Vec<Running> = begun.iter().map(start).collect();
+    begun.iter().for_each(|file| drop(pid_in(file)));
+    assert!(until_file_has(&told, "left", Duration::from_secs(60)), "their commands end");
+    fs::write(&go, "").expect("a file");
+    for one in running {
+        assert_eq!(one.finish(LIMIT).code(), 7);
+    }
+    let info = ended(&tape::all_in(&dir)[0]);
+    tape::assert_sound(&info);
+    let recorded: Vec<u64> = info["processes"]
+        .as_array()
+        .expect("processes")
+        .iter()
+        .map(|process| tape::number(process, "/pid"))
+        .collect();
+    let text = fs::read_to_string(&told).expect("what the library told");
+    let left = text.lines().map(|line| line.strip_prefix("left ").and_then(|pid| pid.parse().ok()));
+    let mut left = left.map(|pid: Option<u64>| pid.is_some_and(|pid| recorded.contains(&pid)));
+    assert!(left.all(|is_recorded| is_recorded), "{text}{recorded:?}");
 }
 
 #[test]

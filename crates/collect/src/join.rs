@@ -4,14 +4,15 @@
 //! command. So a launcher finds the very process that it started, with its signals, its streams and
 //! its exit status, and nothing of ours stands between.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptape_proc::launcher::{self, LauncherProcess};
+use heaptape_proc::launcher;
 use heaptape_proc::read;
 
+use crate::detach::Given;
 use crate::gather::{self, Expected};
 use crate::launch::texts;
 use crate::limits;
@@ -40,16 +41,25 @@ pub struct Joining {
     pub no_wait: bool,
     /// Ends the tape at about this many bytes.
     pub max_size: Option<u64>,
+    /// The command line, with the program's own name, by which this program comes to the same call of
+    /// [`join`] again: the process that records is started by it.
+    pub again: Vec<OsString>,
 }
 
 /// Joins the recording of the job, and becomes the command.
 ///
-/// Where it was the first of its job, this also returns in the process that recorded it, at the end,
-/// with what came of it, or `None` if nobody joined; its standard error is then the last command's.
+/// Where it was the first of its job, it starts this program again, where this call is what records the
+/// job. There it returns at the end, with what came of it, or `None` if nobody joined; the standard error is
+/// then the last command's.
 ///
 /// # Errors
 /// When the command could not be started, or there can be no recording of the job.
 pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>, Error> {
+    if let Some(given) = Given::take() {
+        let directory = directory(&joining.directory)?;
+        let expected = Expected { commands: joining.local_size, launcher: given.launcher };
+        return Ok(gather::collect(&recording(joining, directory), given.listener, expected));
+    }
     joining.launch.check()?;
     let directory = directory(&joining.directory)?;
     let place = Place::new(&directory, &joining.job)?;
@@ -78,10 +88,8 @@ pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>,
                 None => {}
             }
         } else if let Some(listener) = place.take()? {
-            let expected = expected(joining);
-            if let Some(listener) = detach(listener)? {
-                return Ok(gather::collect(&recording(joining, directory), listener, expected));
-            }
+            let launcher = launcher::of(std::process::id()).map(|launcher| launcher.pid);
+            Given { listener, launcher }.hand_over(&joining.again, &joining.job)?;
             continue;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -118,94 +126,6 @@ fn file_name(job: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._@+-".contains(c) { c } else { '-' };
     let name: String = job.chars().map(plain).take(NAME).collect();
     name.strip_prefix('.').map_or(name.clone(), |rest| format!("-{rest}"))
-}
-
-/// Whom to wait for before the recording ends.
-fn expected(joining: &Joining) -> Expected {
-    let launcher = launcher::of(std::process::id());
-    Expected {
-        commands: joining.local_size,
-        launcher: launcher.map(|LauncherProcess { pid, .. }| pid),
-    }
-}
-
-/// Starts the process that records: a grandchild, so that the command finds no child that it did not
-/// start, in a session of its own, with nothing of the command's open. `None` in the wrapper.
-fn detach(listener: OwnedFd) -> Result<Option<OwnedFd>, Error> {
-    // SAFETY: this process has one thread, so that the child may do anything.
-    match unsafe { libc::fork() } {
-        -1 => Err(fork_failed(std::io::Error::last_os_error())),
-        0 => {
-            // SAFETY: as above; the process in between ends at once, without running anything.
-            unsafe {
-                libc::setsid();
-                match libc::fork() {
-                    0 => {}
-                    error => libc::_exit(i32::from(error < 0)),
-                }
-            }
-            Ok(Some(leave_all(listener)))
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made.
-            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-            if waited == child && status != 0 {
-                return Err(fork_failed(std::io::Error::from_raw_os_error(libc::EAGAIN)));
-            }
-            Ok(None)
-        }
-    }
-}
-
-fn fork_failed(source: std::io::Error) -> Error {
-    Error::System { what: "fork", source }
-}
-
-/// Closes everything but the listener, and gives back what the launcher tied the first command to: a
-/// descriptor left open would keep the launcher waiting, and one core has no room for both.
-fn leave_all(listener: OwnedFd) -> OwnedFd {
-    const LISTENER: i32 = 3;
-    let raw = listener.into_raw_fd();
-    // SAFETY: this process was just forked and owns its descriptors; nothing but the listener is used
-    // again.
-    let listener = unsafe {
-        if raw != LISTENER {
-            libc::dup2(raw, LISTENER);
-        }
-        libc::fcntl(LISTENER, libc::F_SETFD, libc::FD_CLOEXEC);
-        close_from(LISTENER + 1);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        for fd in 0..3 {
-            libc::dup2(null, fd);
-        }
-        // The end comes with the last command; who ends a job means that.
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        OwnedFd::from_raw_fd(LISTENER)
-    };
-    let mut all = rustix::thread::CpuSet::new();
-    (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    let _ = rustix::thread::sched_setaffinity(None, &all);
-    listener
-}
-
-/// # Safety
-/// Nothing uses a descriptor from `first` up any more.
-unsafe fn close_from(first: i32) {
-    // SAFETY: as promised.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) == 0 {
-            return;
-        }
-        // Before Linux 5.9.
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let limit = limit.unwrap_or(1 << 16).min(1 << 16) as i32;
-        for fd in first..limit {
-            libc::close(fd);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod arena;
 mod budget;
 mod clock;
 mod depart;
+mod detach;
 mod drain;
 mod error;
 mod exit;

@@ -60,8 +60,8 @@ fn failure(error: &Error, teller: &Teller) -> ExitCode {
     })
 }
 
-/// Joins the recording of the job and becomes the command. What returns is the process that recorded,
-/// or a failure.
+/// Joins the recording of the job and becomes the command. What returns is the process that records, which
+/// comes here by the same command line, or a failure.
 fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
     let joining = match joining(args) {
         Ok(joining) => joining,
@@ -94,6 +94,7 @@ fn joining(args: args::Record) -> Result<Joining> {
         local_size: job::find(lookup).and_then(|job| job.local_size),
         no_wait: args.no_wait,
         max_size: args.max_size,
+        again: std::env::args_os().collect(),
     })
 }
 

@@ -237,7 +237,9 @@ fn what_is_preloaded_into_commands_that_join_keeps_its_descriptors_and_is_not_in
         Running::start(command.env("LD_PRELOAD", &keeper).env("KEEPER", &told))
     };
     let running: Vec<Running> = begun.iter().map(start).collect();
-    begun.iter().for_each(|file| drop(pid_in(file)));
+    for file in &begun {
+        pid_in(file);
+    }
     assert!(until_file_has(&told, "left", Duration::from_secs(60)), "their commands end");
     fs::write(&go, "").expect("a file");
     for one in running {

@@ -12,6 +12,7 @@ pub const SYS_CLOSE: usize = 3;
 pub const SYS_MMAP: usize = 9;
 pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
+pub const SYS_PREAD64: usize = 17;
 pub const SYS_PWRITE64: usize = 18;
 pub const SYS_ACCESS: usize = 21;
 pub const SYS_MADVISE: usize = 28;
@@ -26,6 +27,8 @@ pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
 pub const SYS_CLONE: usize = 56;
+pub const SYS_KILL: usize = 62;
+pub const SYS_MEMBARRIER: usize = 324;
 pub const SYS_FORK: usize = 57;
 pub const SYS_CLONE3: usize = 435;
 

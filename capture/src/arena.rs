@@ -4,10 +4,14 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use heaptape_wire::chunk::{LARGE_BYTES, SMALL_PER_EXTENT};
-use heaptape_wire::process::{Proof, SLOT_BYTES, THREADS};
-use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Why};
+use heaptape_wire::ledger::{
+    ACCOUNT_BYTES, ACCOUNTS_AT, LEDGER_AT, LEDGER_BYTES, SHEET_BYTES, SHEETS, SHEETS_AT,
+};
+use heaptape_wire::process::{Proof, SLOT_BYTES, SLOTS, THREADS};
+use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Session, Why};
 
 use crate::arch::{self, syscall};
+use crate::counting;
 use crate::slot::ThreadSlot;
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
@@ -54,17 +58,23 @@ pub fn clock() -> u32 {
     arena().session().clock()
 }
 
-/// What is mapped, as start and length. Only while covered.
-pub fn mapped() -> [(usize, usize); 2] {
+/// What is mapped, as start and length: what processes share, and what is the process's own. Only while
+/// covered.
+pub fn mapped() -> ([(usize, usize); 2], (usize, usize)) {
     let private = PRIVATE.load(Ordering::Relaxed) as usize;
-    [(arena().base() as usize, ARENA_BYTES), (private, size_of::<Private>())]
+    let ledger = match counting::is_on() {
+        true => (counting::ledger().base() as usize, LEDGER_BYTES),
+        false => (0, 0),
+    };
+    ([(arena().base() as usize, ARENA_BYTES), ledger], (private, size_of::<Private>()))
 }
 
 /// Parts of the arena in which nothing is offered yet, nor will be within the next moments. Only while
 /// covered.
-pub fn unused() -> [(usize, usize); 2] {
-    /// Offered meanwhile at the most: bytes of process slots, and of chunks.
-    const SOON: (usize, usize) = (256 * SLOT_BYTES, 64 * LARGE_BYTES);
+pub fn unused() -> [(usize, usize); 4] {
+    /// Process slots and chunks that may be offered meanwhile, at the most.
+    const SOON_SLOTS: usize = 256;
+    const SOON: (usize, usize) = (SOON_SLOTS * SLOT_BYTES, 64 * LARGE_BYTES);
     let session = arena().session();
     let word = |word: &AtomicU32| word.load(Ordering::Acquire) as usize;
     let slots = SLOTS_AT + word(&session.slots_ready) * SLOT_BYTES + SOON.0;
@@ -74,7 +84,28 @@ pub fn unused() -> [(usize, usize); 2] {
     [
         (base + slots, EXTENTS_AT.saturating_sub(slots)),
         (base + chunks, ARENA_BYTES.saturating_sub(chunks)),
+        unused_of_ledger(ACCOUNTS_AT, word(&session.slots_ready) + SOON_SLOTS, SLOTS),
+        unused_of_ledger(SHEETS_AT, sheets_ready() + SOON_SLOTS, SHEETS),
     ]
+}
+
+fn sheets_ready() -> usize {
+    if counting::is_on() {
+        counting::ledger().header().sheets_ready.load(Ordering::Acquire) as usize
+    } else {
+        0
+    }
+}
+
+/// The rest of one of the ledger's tables, which begins at `table`, from the place `from` on.
+fn unused_of_ledger(table: usize, from: usize, places: usize) -> (usize, usize) {
+    let bytes = if table == SHEETS_AT { SHEET_BYTES } else { ACCOUNT_BYTES };
+    let left = places.saturating_sub(from) * bytes;
+    match counting::is_on() {
+        // The tables are of whole pages, and so are their places.
+        true => (counting::ledger().base() as usize + table + from * bytes, left),
+        false => (0, 0),
+    }
 }
 
 /// Opens the session's file.
@@ -88,6 +119,23 @@ pub unsafe fn open(path: &CStr) -> isize {
     let open = [AT_FDCWD, path.as_ptr() as usize, O_RDWR_CLOEXEC, 0, 0, 0];
     // SAFETY: as promised.
     unsafe { syscall(arch::SYS_OPENAT, open) }
+}
+
+/// Whether the session's file is one of a counted job.
+pub fn is_of_counted_job(path: &CStr) -> bool {
+    let mut word = 0u32;
+    // SAFETY: reads a word of the file.
+    unsafe {
+        let fd = open(path);
+        if fd < 0 {
+            return false;
+        }
+        let at = &raw mut word as usize;
+        let read = [fd as usize, at, size_of::<u32>(), Session::COUNTS_AT, 0, 0];
+        syscall(arch::SYS_PREAD64, read);
+        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+    }
+    word != 0
 }
 
 /// Why a system call, which answered so, keeps this process from being recorded.
@@ -108,19 +156,36 @@ pub fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
         if fd < 0 {
             return Err(None);
         }
-        let base =
-            syscall(arch::SYS_MMAP, [0, ARENA_BYTES, PROT_READ_WRITE, MAP_SHARED, fd as usize, 0]);
-        syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        let map = |bytes: usize, at: usize| {
+            syscall(arch::SYS_MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, fd as usize, at])
+        };
+        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
+        let close = || syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        let base = map(ARENA_BYTES, 0);
         if (-4095..0).contains(&base) {
+            close();
             return Err(refused(arch::SYS_MMAP, base));
         }
         let arena = Arena::new(base as *mut u8);
-        if !arena.session().is_joinable() || arena.session().is_orphaned() {
-            syscall(arch::SYS_MUNMAP, [base as usize, ARENA_BYTES, 0, 0, 0, 0]);
-            return Err(None);
+        let is_joinable = arena.session().is_joinable() && !arena.session().is_orphaned();
+        let counts = is_joinable && arena.session().is_counting();
+        let ledger = if counts { map(LEDGER_BYTES, LEDGER_AT) } else { 0 };
+        close();
+        if !is_joinable || (-4095..0).contains(&ledger) {
+            unmap(base as usize, ARENA_BYTES);
+            return Err(if is_joinable { refused(arch::SYS_MMAP, ledger) } else { None });
         }
         syscall(arch::SYS_MADVISE, [base as usize, ARENA_BYTES, MADV_DONTDUMP, 0, 0, 0]);
         ARENA.store(base as *mut u8, Ordering::Release);
+        if counts {
+            let ledger = ledger as usize;
+            syscall(arch::SYS_MADVISE, [ledger, LEDGER_BYTES, MADV_DONTDUMP, 0, 0, 0]);
+            if !counting::begin(ledger as *mut u8) {
+                unmap(ledger, LEDGER_BYTES);
+                unmap(base as usize, ARENA_BYTES);
+                return Err(None);
+            }
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! signal handler is then no longer mistaken for the allocator.
 
 use crate::arch::{self, asking_word, set_asking_word};
+use crate::sheets;
 use crate::slot::{self, ThreadSlot};
 
 /// Not asked yet.
@@ -54,7 +55,9 @@ pub fn unseen<T>(act: impl FnOnce() -> T) -> (T, bool) {
     // SAFETY: the thread's own slot, claimed meanwhile if it is not already.
     let result = unsafe {
         let is_claimed = !slot.is_null() && slot::try_claim(slot);
+        let lane = sheets::set_aside();
         let result = act();
+        sheets::give_back(lane);
         if is_claimed {
             slot::leave(slot);
         }

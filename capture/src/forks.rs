@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use heaptape_wire::note::NoteKind;
 
 use crate::following::following;
-use crate::{arch, lifecycle, thread};
+use crate::{arch, lifecycle, sheets, thread};
 
 /// Forks so far. A child goes on from its parent's number.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
@@ -16,6 +16,7 @@ const BEHIND_LIBC: usize = 1 << 32;
 
 fn announce_fork() -> usize {
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
+    sheets::before_fork();
     thread::note(NoteKind::Fork, 0, &[number as u64], &[]);
     number
 }

@@ -12,7 +12,7 @@ use crate::arch::with_caller;
 use crate::early::{early_size, is_early};
 use crate::following::following;
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
-use crate::{operators, thread};
+use crate::{counted, counting, operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
 with_caller!(calloc, 2, calloc_entry);
@@ -53,12 +53,18 @@ pub fn record(
 }
 
 unsafe extern "C" fn malloc_entry(size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::malloc(size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().malloc)(size) };
     record(Call::Malloc, block, size, 0, caller, next().sizes.malloc)
 }
 
 unsafe extern "C" fn calloc_entry(count: usize, size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::calloc(count, size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().calloc)(count, size) };
     record(Call::Calloc, block, count.saturating_mul(size), 0, caller, next().sizes.malloc)
@@ -89,6 +95,10 @@ unsafe extern "C" fn reallocarray_entry(
     // libc's own would call `realloc`, and that would be a second event.
     match count.checked_mul(size) {
         Some(size) => reallocate(Call::Reallocarray, old, size, caller),
+        None if counting::is_on() => {
+            set_errno(ENOMEM);
+            counting::fail()
+        }
         None => {
             set_errno(ENOMEM);
             record_reallocation(
@@ -108,6 +118,9 @@ unsafe extern "C" fn reallocarray_entry(
 fn reallocate(call: Call, old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if is_early(old) {
         return reallocate_early(old, size, caller);
+    }
+    if counting::is_on() {
+        return counting::reallocate(old, size, caller);
     }
     let begun = !old.is_null() && thread::begin_reallocation(old as u64);
     // SAFETY: forwarded as the program asked.
@@ -170,23 +183,36 @@ unsafe extern "C" fn free_aligned_sized_entry(
 #[inline(always)]
 pub fn release(call: Call, block: *mut u8, caller: usize) {
     if block.is_null() {
-        thread::free_null();
+        if !counting::is_on() {
+            thread::free_null();
+        }
         return;
     }
     if is_early(block) {
         return;
     }
     // SAFETY: forwarded as the program asked.
-    unsafe { thread::release(call, block, caller, next().free) }
+    unsafe {
+        if counting::is_on() {
+            return counted::free(block);
+        }
+        thread::release(call, block, caller, next().free)
+    }
 }
 
 unsafe extern "C" fn memalign_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::memalign(align, size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().memalign)(align, size) };
     record(Call::Memalign, block, size, align, caller, next().sizes.memalign)
 }
 
 unsafe extern "C" fn aligned_alloc_entry(align: usize, size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::aligned_alloc(align, size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().aligned_alloc)(align, size) };
     record(Call::AlignedAlloc, block, size, align, caller, next().sizes.aligned_alloc)
@@ -198,6 +224,10 @@ unsafe extern "C" fn posix_memalign_entry(
     size: usize,
     caller: usize,
 ) -> c_int {
+    if counting::is_on() {
+        // SAFETY: forwarded as the program asked.
+        return unsafe { counted::posix_memalign(out, align, size, caller) };
+    }
     // SAFETY: forwarded as the program asked; `out` is written when the call succeeds.
     let (error, block) = unsafe {
         let error = (next().posix_memalign)(out, align, size);
@@ -208,12 +238,18 @@ unsafe extern "C" fn posix_memalign_entry(
 }
 
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::valloc(size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().valloc)(size) };
     record(Call::Valloc, block, size, 0, caller, next().sizes.valloc)
 }
 
 unsafe extern "C" fn pvalloc_entry(size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::pvalloc(size, caller);
+    }
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().pvalloc)(size) };
     record(Call::Pvalloc, block, size, 0, caller, next().sizes.pvalloc)

@@ -145,7 +145,8 @@ fn join() -> bool {
 
 /// Maps all that is needed, or tells the collector why that can't be.
 fn map(path: &CStr) -> bool {
-    let mapped = limits::make_room().and_then(|()| map_arena(path)).and_then(|()| map_private());
+    let mapped =
+        limits::make_room(path).and_then(|()| map_arena(path)).and_then(|()| map_private());
     if let Err(Some(why)) = mapped {
         refuse(path, why);
     }

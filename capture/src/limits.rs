@@ -6,14 +6,19 @@
 //! it stays recognisable through fork and exec. Where it may not be raised, and is so low that the
 //! program could miss the room, nothing is recorded.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicU32, Ordering};
 
+use heaptape_wire::ledger::LEDGER_BYTES;
 use heaptape_wire::session::{ARENA_BYTES, Why};
 
 use crate::arch::{self, syscall};
+use crate::arena;
+use crate::counting;
 use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
 use crate::next::{ENOSYS, set_errno};
+use crate::sizes::DIRECTORY_BYTES;
 
 /// `struct rlimit` of <sys/resource.h>.
 #[repr(C)]
@@ -31,14 +36,34 @@ const INFINITY: u64 = u64::MAX;
 const MARK: u64 = 0x155;
 const MARKED: u64 = 0x3ff;
 
-/// What this library takes at the most: the arena, the thread slots, itself.
+/// 1 where the limits are raised for a counted job that is about to be joined.
+static IS_COUNTED: AtomicU32 = AtomicU32::new(0);
+
+/// What this library takes at the most: the arena, the thread slots, itself; in a counted job the ledger
+/// and the side map, which grows with the program's memory.
 fn ours(resource: c_int) -> Option<u64> {
+    /// The side map of 4 GiB.
+    const GROWS: u64 = 1 << 30;
+    let grows = if is_counted() { GROWS } else { 0 };
+    Some(least(resource)? + grows + MARK)
+}
+
+/// What it takes of that from the start.
+fn least(resource: c_int) -> Option<u64> {
     const PRIVATE: u64 = 4 << 20;
+    let (shared, private) = match is_counted() {
+        true => (ARENA_BYTES + LEDGER_BYTES, PRIVATE + DIRECTORY_BYTES as u64),
+        false => (ARENA_BYTES, PRIVATE),
+    };
     match resource {
-        RLIMIT_AS => Some(ARENA_BYTES as u64 + PRIVATE + MARK),
-        RLIMIT_DATA => Some(PRIVATE + MARK),
+        RLIMIT_AS => Some(shared as u64 + private),
+        RLIMIT_DATA => Some(private),
         _ => None,
     }
+}
+
+fn is_counted() -> bool {
+    counting::is_on() || IS_COUNTED.load(Ordering::Relaxed) != 0
 }
 
 fn is_raised(limit: u64) -> bool {
@@ -66,11 +91,16 @@ fn kernels(resource: c_int, new: Option<&Limit>) -> Option<Limit> {
 }
 
 /// Makes room for what this library maps; the reason where the program may need that room itself.
-pub fn make_room() -> Result<(), Option<Why>> {
-    [RLIMIT_DATA, RLIMIT_AS].into_iter().try_for_each(|resource| match raise(resource) {
+pub fn make_room(session: &CStr) -> Result<(), Option<Why>> {
+    let is_finite = |resource| kernels(resource, None).is_some_and(|l| l.current != INFINITY);
+    let limits = [RLIMIT_DATA, RLIMIT_AS];
+    if limits.into_iter().any(is_finite) && arena::is_of_counted_job(session) {
+        IS_COUNTED.store(1, Ordering::Relaxed);
+    }
+    limits.into_iter().try_for_each(|resource| match raise(resource) {
         Ok(()) => Ok(()),
         Err(bytes) => {
-            let (ours, is_data) = (ours(resource).unwrap_or(0), resource == RLIMIT_DATA);
+            let (ours, is_data) = (least(resource).unwrap_or(0), resource == RLIMIT_DATA);
             Err(Some(Why::Limit { is_data, bytes, ours, roomy: ROOMY * ours }))
         }
     })
@@ -91,7 +121,8 @@ fn raise(resource: c_int) -> Result<(), u64> {
     let within = Limit { current, maximum: limit.maximum };
     let both = Limit { current, maximum: raised(limit.maximum, ours) };
     let change = if current <= limit.maximum { within } else { both };
-    let has_room = kernels(resource, Some(&change)).is_some() || limit.current >= ROOMY * ours;
+    let has_room = kernels(resource, Some(&change)).is_some()
+        || limit.current >= ROOMY * least(resource).unwrap_or(0);
     if has_room { Ok(()) } else { Err(limit.current) }
 }
 

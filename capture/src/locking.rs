@@ -22,26 +22,28 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
         return -1;
     }
     let is_covered = lifecycle::is_covered() && !lifecycle::is_sandboxed();
-    let unused = if is_covered { arena::unused() } else { [(0, 0); 2] };
+    let unused = if is_covered { arena::unused() } else { [(0, 0); 4] };
     protect(unused, PROT_NONE);
     // SAFETY: the type of mlockall; forwarded as the program asked.
     let result = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> c_int>(address)(flags)
     };
     if is_covered {
-        let [(shared, bytes), (private, length)] = arena::mapped();
-        // SAFETY: our own mappings; what is in them stays, since the arena is a file.
+        let (shared, (private, length)) = arena::mapped();
+        // SAFETY: our own mappings; what is in those that are shared stays, since they are a file's.
         unsafe {
-            syscall(arch::SYS_MUNLOCK, [shared, bytes, 0, 0, 0, 0]);
+            for (start, bytes) in shared {
+                syscall(arch::SYS_MUNLOCK, [start, bytes, 0, 0, 0, 0]);
+                syscall(arch::SYS_MADVISE, [start, bytes, MADV_DONTNEED, 0, 0, 0]);
+            }
             syscall(arch::SYS_MUNLOCK, [private, length, 0, 0, 0, 0]);
-            syscall(arch::SYS_MADVISE, [shared, bytes, MADV_DONTNEED, 0, 0, 0]);
         }
     }
     protect(unused, PROT_READ_WRITE);
     result
 }
 
-fn protect(ranges: [(usize, usize); 2], protection: usize) {
+fn protect(ranges: [(usize, usize); 4], protection: usize) {
     for (start, length) in ranges.into_iter().filter(|(_, length)| *length > 0) {
         // SAFETY: parts of our own mapping that nobody uses yet.
         unsafe { syscall(arch::SYS_MPROTECT, [start, length, protection, 0, 0, 0]) };

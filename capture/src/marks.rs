@@ -12,7 +12,7 @@ use crate::following::{Following, following};
 use crate::lifecycle::STATE;
 use crate::next::DLOPEN;
 use crate::thread::expect_threads;
-use crate::{filter, forks, modules, thread};
+use crate::{callers, counting, filter, forks, modules, sizes, spending, thread};
 
 following!(static PTHREAD_CREATE = c"pthread_create");
 following!(static THRD_CREATE = c"thrd_create");
@@ -94,6 +94,7 @@ unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
         )
     };
     modules::refresh();
+    callers::forget();
     thread::note(NoteKind::Dlclose, caller, &[handle as u64, result as u64], &[]);
     result
 }
@@ -136,6 +137,10 @@ fn sandboxed(operation: usize, program: usize) {
         FILTER => unsafe { filter::lets_through(program, SYS_NANOSLEEP) },
         _ => return,
     };
+    if counting::is_on() {
+        sizes::provide();
+        spending::enter_sandbox();
+    }
     STATE.sandboxed.store(1, Ordering::Relaxed);
     if !may_sleep {
         STATE.sleepless.store(1, Ordering::Relaxed);

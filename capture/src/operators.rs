@@ -18,6 +18,7 @@ use crate::hooks::{record, release, slack};
 use crate::next::{UsableSize, next, symbol_of};
 use crate::owner;
 use crate::shortage::{self, OPERATOR_BYTES};
+use crate::{counted, counting};
 
 /// Forms of the operators that are made of one another.
 struct Family {
@@ -88,6 +89,9 @@ pub fn look_around() {
 
 /// What the plain forms ask for.
 fn make_plain(size: usize, caller: usize) -> *mut u8 {
+    if counting::is_on() {
+        return counted::new(size, caller);
+    }
     // SAFETY: an allocation like any other; `new` of nothing is a block, too.
     let block = unsafe { (next().malloc)(size.max(1)) };
     made(block, size, 0, caller, next().sizes.malloc)
@@ -96,6 +100,9 @@ fn make_plain(size: usize, caller: usize) -> *mut u8 {
 /// What the aligned forms ask for.
 fn make_aligned(size: usize, align: usize, caller: usize) -> *mut u8 {
     let whole = size.max(1).checked_next_multiple_of(align.max(1)).unwrap_or(usize::MAX);
+    if counting::is_on() {
+        return counted::new_aligned(size, align, whole, caller);
+    }
     // SAFETY: as above.
     let block = unsafe { (next().aligned_alloc)(align, whole) };
     made(block, size, align, caller, next().sizes.aligned_alloc)

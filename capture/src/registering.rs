@@ -4,16 +4,18 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
 
 use heaptape_wire::chunk::UNKNOWN_TID;
-use heaptape_wire::process::{JOB_BYTES, JOB_VARIABLES, Origin, ProcessSlot, Registration, SLOTS};
+use heaptape_wire::process::{
+    JOB_BYTES, JOB_RANKS, JOB_VARIABLES, LAUNCHERS, Origin, ProcessSlot, Registration, SLOTS,
+};
 use heaptape_wire::session::{Refusal, Why};
 
 use crate::arch::{self, syscall};
 use crate::arena::{arena, open, private};
 use crate::environment::variable;
-use crate::forks;
 use crate::lifecycle::{STATE, is_sandboxed, own_thread};
 use crate::patience::Patience;
 use crate::thread::{STAMPING, UNSTAMPED};
+use crate::{counting, forks, sheets};
 
 /// How long a process waits for another one to end when all slots are taken.
 const FULL_MS: u64 = 200;
@@ -51,7 +53,11 @@ pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
                 private().next_thread.store(0, Ordering::Relaxed);
                 private().registered.store(1, Ordering::Relaxed);
                 // SAFETY: null, or the environment of this program.
-                unsafe { tell_job(slot, environment) };
+                let has_rank = unsafe { tell_job(slot, environment) };
+                if counting::is_on() {
+                    let is_launcher = origin == Origin::Exec && !has_rank && is_launcher();
+                    sheets::begin(origin == Origin::Fork, is_launcher);
+                }
                 slot.register(&registration);
                 return true;
             }
@@ -113,13 +119,13 @@ fn pid_namespace(origin: Origin, ppid: u32) -> usize {
     digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
 
-/// Says which place in a parallel job the environment tells of.
+/// Says which place in a parallel job the environment tells of; whether it has a rank there.
 ///
 /// # Safety
 /// `environment` is null or a null-terminated array of C strings.
-unsafe fn tell_job(slot: &ProcessSlot, environment: *const *const c_char) {
+unsafe fn tell_job(slot: &ProcessSlot, environment: *const *const c_char) -> bool {
     if environment.is_null() {
-        return;
+        return false;
     }
     let mut left = JOB_BYTES;
     let variables = JOB_VARIABLES.iter().filter_map(|name| {
@@ -129,4 +135,20 @@ unsafe fn tell_job(slot: &ProcessSlot, environment: *const *const c_char) {
         Some(name.bytes().chain([b'=']).chain(value.iter().copied()).chain([0]))
     });
     slot.set_job(variables.flatten());
+    // SAFETY: as promised.
+    JOB_RANKS.iter().any(|name| unsafe { variable(environment, name) }.is_some())
+}
+
+/// Whether this program launches the ranks of a job, by the name of its file.
+fn is_launcher() -> bool {
+    let mut path = [0u8; 1024];
+    let link = c"/proc/self/exe".as_ptr() as usize;
+    // SAFETY: writes at most the array's length into it.
+    let length = unsafe {
+        let place = path.as_mut_ptr() as usize;
+        syscall(arch::SYS_READLINK, [link, place, path.len(), 0, 0, 0])
+    };
+    let path = usize::try_from(length).ok().and_then(|length| path.get(..length));
+    let name = path.and_then(|path| path.rsplit(|&byte| byte == b'/').next());
+    name.is_some_and(|name| LAUNCHERS.iter().any(|known| known.as_bytes() == name))
 }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use heaptape_wire::event::{Allocation, Call};
 
 use crate::arch;
+use crate::counting;
 use crate::owner;
 use crate::slot::{ThreadSlot, claim, leave};
 use crate::thread::{plain_allocation, stamp};
@@ -48,7 +49,7 @@ impl ShortOfMemory {
 
     /// Whether a call is the real operator's. One that it makes by a jump seems to come from this
     /// library, which has called it.
-    fn is_caller(&self, caller: u64) -> bool {
+    pub fn is_caller(&self, caller: u64) -> bool {
         let caller = caller as usize;
         caller.wrapping_sub(self.operator) < self.reach || owner::is_ours(caller)
     }
@@ -124,7 +125,7 @@ pub fn exit(block: u64, slack: impl FnOnce(usize) -> u64) {
     }
     // SAFETY: the thread's own slot.
     let short = unsafe { core::mem::replace(&mut (*slot).short, ShortOfMemory::NONE) };
-    if short.is_any() {
+    if short.is_any() && !counting::is_on() {
         plain_allocation(Call::New, &short.outcome(block, slack(short.size)), stamp());
     }
 }

@@ -14,11 +14,14 @@ use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use heaptape_wire::chunk::{ChunkHeader, HEADER_BYTES, Owner};
 use heaptape_wire::event::{MAX_EVENT_WORDS, Put, put_time};
+use heaptape_wire::ledger::Sheet;
 use heaptape_wire::process::THREADS;
+use heaptape_wire::purse::Purse;
 
 use crate::arch;
 use crate::arena::{arena, clock, private, thread_place};
 use crate::asking;
+use crate::counting::Lane;
 use crate::lifecycle::{self, STATE, detach};
 use crate::shortage::ShortOfMemory;
 use crate::supply;
@@ -47,6 +50,10 @@ pub struct ThreadSlot {
     inner: *mut ThreadSlot,
     /// The `operator new` that this thread is in because memory was short.
     pub short: ShortOfMemory,
+    /// Where calls are counted: the thread's part of the ledger, or null.
+    sheet: *const Sheet,
+    /// Its part of the budget, or null.
+    purse: *const Purse,
 }
 
 /// Room that an event needs at the most.
@@ -268,6 +275,10 @@ fn claim_any() -> *mut ThreadSlot {
             (*slot).gate.fetch_or(TURNED, Ordering::Relaxed);
             if (*slot).inner.is_null() {
                 (*slot).inner = new_thread((*slot).depth.saturating_add(1));
+                // One thread, one lane of the ledger.
+                if let (Some(inner), Some(lane)) = ((*slot).inner.as_mut(), (*slot).lane()) {
+                    inner.set_lane(lane);
+                }
             }
             if (*slot).inner.is_null() {
                 count_dropped(slot);
@@ -278,6 +289,26 @@ fn claim_any() -> *mut ThreadSlot {
         }
     }
     slot
+}
+
+/// The calling thread's slot, which is made where there is none; `None` when the process has too many.
+pub fn own() -> Option<&'static mut ThreadSlot> {
+    let slot = arch::thread_word() as *mut ThreadSlot;
+    // SAFETY: the thread's own slots, which stay mapped and which nobody else touches.
+    unsafe {
+        if slot.is_null() || (*slot).tid == 0 {
+            arch::set_thread_word(new_thread(0) as usize);
+        }
+        (arch::thread_word() as *mut ThreadSlot).as_mut()
+    }
+}
+
+/// Whether a call comes from the real `operator new` that this thread is in because memory was short.
+pub fn is_retry(caller: usize) -> bool {
+    let slot = arch::thread_word() as *const ThreadSlot;
+    // SAFETY: the thread's own slot.
+    unsafe { slot.as_ref() }
+        .is_some_and(|slot| slot.short.is_any() && slot.short.is_caller(caller as u64))
 }
 
 /// A slot for the calling thread, its own or one so deep inside; null when the process has too many.
@@ -375,8 +406,37 @@ impl ThreadSlot {
                 depth,
                 inner: NOWHERE,
                 short: ShortOfMemory::NONE,
+                // They go with the number.
+                sheet: (*slot).sheet,
+                purse: (*slot).purse,
             });
         }
+    }
+
+    /// Where calls are counted: the thread's lane, if it has one.
+    #[inline(always)]
+    pub fn lane(&self) -> Option<Lane> {
+        // SAFETY: null, or in the ledger, which stays mapped.
+        unsafe { Some(Lane { sheet: self.sheet.as_ref()?, purse: self.purse.as_ref() }) }
+    }
+
+    /// Gives the thread its lane.
+    pub fn set_lane(&mut self, lane: Lane) {
+        self.purse = lane.purse.map_or(core::ptr::null(), core::ptr::from_ref);
+        compiler_fence(Ordering::SeqCst);
+        self.sheet = lane.sheet;
+    }
+
+    /// Takes the thread's lane away.
+    pub fn take_lane(&mut self) -> Option<Lane> {
+        let lane = self.lane();
+        self.sheet = core::ptr::null();
+        lane
+    }
+
+    /// The thread's number in its process, and the kernel's.
+    pub fn identity(&self) -> (u32, u32) {
+        (u32::from(self.number), self.tid)
     }
 
     /// Whether so many bytes leave room for an event.

@@ -10,7 +10,7 @@ use heaptape_wire::session::Stamp;
 
 use crate::arena::arena;
 use crate::slot::{EVENT_BYTES, Rest, claim, claim_now, claim_slowly, leave, write};
-use crate::{arch, lifecycle, shortage};
+use crate::{arch, counting, lifecycle, shortage};
 
 /// How the process stamps its events: not at all while it has one thread.
 pub static STAMPING: AtomicU32 = AtomicU32::new(UNSTAMPED);
@@ -112,6 +112,12 @@ fn rare_allocation(
     if slot.is_null() {
         return block;
     }
+    if counting::is_on() {
+        // The call by which the session was joined.
+        // SAFETY: the slot is claimed.
+        unsafe { leave(slot) };
+        return counting::count_made(block, size, caller);
+    }
     // SAFETY: the slot is claimed for the longest event.
     unsafe {
         if (*slot).short.is_any() {
@@ -180,7 +186,9 @@ unsafe fn rare_release(call: Call, block: *mut u8, caller: usize, free: Free) {
     let slot = claim_slowly(EVENT_BYTES);
     // SAFETY: the slot is claimed for the longest event.
     unsafe {
-        if !slot.is_null() {
+        if !slot.is_null() && counting::is_on() {
+            leave(slot);
+        } else if !slot.is_null() {
             let stamp = stamp();
             write(slot, |out| put_release(out, call, block as u64, caller as u64, stamp));
         }
@@ -211,6 +219,13 @@ pub fn reallocation(call: Call, a: &Allocation, old: u64, begun: bool) {
     let stamp = stamp();
     let slot = claim(EVENT_BYTES);
     if slot.is_null() {
+        return;
+    }
+    if counting::is_on() {
+        // The call by which the session was joined.
+        // SAFETY: the slot is claimed.
+        unsafe { leave(slot) };
+        counting::count_made(a.address as *mut u8, a.size as usize, a.caller as usize);
         return;
     }
     // SAFETY: as above.

@@ -10,7 +10,6 @@ use heaptape_tape::{Columns, Item, Lent, ProcessSummary, Release, Tape};
 
 use crate::Error;
 use crate::bins::Histogram;
-use crate::bounds::Bounds;
 use crate::callers::Callers;
 use crate::growth::axis_of;
 use crate::lives::Lives;
@@ -18,6 +17,7 @@ use crate::sites::{Joined, Site};
 use crate::survey::{self, KernelPoint, Moments, Plan, Point, Reallocs, Survey, ThreadDeeds};
 use crate::timeline::{Axis, Levels, Timeline};
 use crate::{moment, overview};
+use heaptape_ledger::Bounds;
 
 /// Even points of the run at which it is looked at what lives.
 pub const EIGHTHS: usize = 8;

@@ -4,15 +4,12 @@
 //! belongs to it; 0 to 16 bytes is one bin. [`Histogram`] counts what goes in and out of each. Its
 //! figures come from the allocations and releases that it is told of; it looks at nothing else.
 
+use heaptape_ledger::Bounds;
+pub use heaptape_ledger::bins::Group;
+use heaptape_ledger::bins::{self, BINS};
 use heaptape_tape::Resolved;
 
-use crate::bounds::Bounds;
 use crate::filter::Filter;
-
-/// The number of bins.
-const BINS: usize = 1 + (64 - FIRST_POWER as usize) * STEPS as usize;
-const FIRST_POWER: u32 = 4;
-const STEPS: u64 = 8;
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,68 +18,17 @@ pub struct Bin(u16);
 impl Bin {
     /// The bin that a block of `size` requested bytes falls into.
     pub const fn of_bytes(size: u64) -> Bin {
-        if size <= 1 << FIRST_POWER {
-            return Bin(0);
-        }
-        // The upper edge belongs to the bin, so everything is reckoned one below.
-        let below = size - 1;
-        let power = below.ilog2();
-        let step = (below >> (power - 3)) & (STEPS - 1);
-        Bin(1 + ((power - FIRST_POWER) * STEPS as u32) as u16 + step as u16)
+        Bin(bins::bin_of(size) as u16)
     }
 
     /// The upper edge in bytes; of the last bin 2^64 − 1.
     pub const fn unit(self) -> u64 {
-        if self.0 == 0 {
-            return 1 << FIRST_POWER;
-        }
-        let place = self.0 as u32 - 1;
-        let power = FIRST_POWER + place / STEPS as u32;
-        let steps = STEPS + 1 + (place % STEPS as u32) as u64;
-        let edge = (steps as u128) << (power - 3);
-        if edge > u64::MAX as u128 { u64::MAX } else { edge as u64 }
+        bins::upper_edge(self.0 as usize)
     }
 
     /// The group it belongs to.
     pub const fn group(self) -> Group {
         Group::of_bytes(self.unit())
-    }
-}
-
-/// Four coarse classes; their edges are edges of bins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// Up to 1 KiB.
-    Small,
-    /// Up to 128 KiB.
-    Medium,
-    /// Up to 32 MiB.
-    Large,
-    /// Above.
-    Huge,
-}
-
-impl Group {
-    /// All, from small to huge.
-    pub const ALL: [Group; 4] = [Group::Small, Group::Medium, Group::Large, Group::Huge];
-
-    const fn of_bytes(size: u64) -> Group {
-        match size {
-            0..=0x400 => Group::Small,
-            0x401..=0x2_0000 => Group::Medium,
-            0x2_0001..=0x200_0000 => Group::Large,
-            _ => Group::Huge,
-        }
-    }
-
-    /// The name in reports and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Group::Small => "small",
-            Group::Medium => "medium",
-            Group::Large => "large",
-            Group::Huge => "huge",
-        }
     }
 }
 

@@ -12,9 +12,9 @@ use std::ops::Range;
 use heaptape_tape::{ProcessSummary, Tape};
 
 use crate::Error;
-use crate::bounds::Bounds;
 use crate::choice::Window;
 use crate::timeline::Axis;
+use heaptape_ledger::Bounds;
 
 /// What a curve tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,11 +4,11 @@
 //! is only found by luck or taste is left out.
 
 use crate::account::{Account, EIGHTHS};
-use crate::bounds::Bounds;
 use crate::growth;
 use crate::lives::Load;
 use crate::sites::Site;
 use crate::timeline::{Axis, Step, Timeline};
+use heaptape_ledger::Bounds;
 
 /// A fact that stands out. Sites are places in [`Account::sites`].
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,6 @@
 pub mod account;
 pub mod bins;
 pub mod blocks;
-pub mod bounds;
 pub mod callers;
 pub mod calls;
 pub mod choice;

@@ -2,12 +2,12 @@
 //! a child and is replaced by another program.
 
 use heaptape_analyze::bins::Histogram;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::choice::{Moment, ProcessChoice};
 use heaptape_analyze::filter::Filter;
 use heaptape_analyze::overview::Overview;
 use heaptape_analyze::{live, moment, processes};
+use heaptape_ledger::Bounds;
 use heaptape_tape::{
     Call, Columns, Event, FrameWriter, Header, Item, Note, NoteKind, Origin, ProcessEnd,
     ProcessNumber, ProcessStart, Tape, Writer,

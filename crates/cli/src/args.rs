@@ -1,6 +1,7 @@
 //! The command line: every command and option once, from which help, completions and man pages are
 //! made as well. Nothing is read or run here.
 
+mod counting;
 mod exporting;
 mod reading;
 mod recording;
@@ -18,6 +19,7 @@ use heaptape_analyze::curves::Figure;
 
 use crate::output::Stdout;
 
+pub(crate) use counting::{Counting, Limit, Stat};
 pub(crate) use exporting::{Export, Format, Table};
 pub(crate) use reading::{By, Events, Info, Live, Sysroot};
 pub(crate) use recording::Record;
@@ -115,6 +117,8 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Record(Record),
+    Limit(Limit),
+    Stat(Stat),
     Info(Info),
     Report(Report),
     Events(Events),

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use heaptape_report::Style;
 use heaptape_report::table::UNLIMITED;
@@ -11,26 +12,17 @@ use crate::args::Color;
 use crate::output::{Named, Stdout};
 use crate::progress::Progress;
 
-/// How stdout looks, and whether stderr is wanted.
+/// How stdout and stderr look, and whether stderr is wanted.
 pub(crate) struct Terminal {
     style: Style,
+    color: Color,
     quiet: bool,
 }
 
 impl Terminal {
     /// Looks at stdout, unless the colour is told.
     pub(crate) fn new(color: Color, quiet: bool) -> Terminal {
-        let color = match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                let refused = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                io::stdout().is_terminal() && !refused
-            }
-        };
-        let size = terminal_size::terminal_size_of(io::stdout());
-        let width = width(size.map(|(width, _)| width.0), env::var("COLUMNS").ok().as_deref());
-        Terminal { style: Style { width, color }, quiet }
+        Terminal { style: style(color, &io::stdout()), color, quiet }
     }
 
     /// Whether only errors are wanted on stderr.
@@ -41,6 +33,11 @@ impl Terminal {
     /// The width and colour of tables.
     pub(crate) fn style(&self) -> Style {
         self.style
+    }
+
+    /// The same of what goes to stderr, which is another one at the end of a job that was joined.
+    pub(crate) fn style_of_stderr(&self) -> Style {
+        style(self.color, &io::stderr())
     }
 
     /// Stdout, buffered; it must be flushed at the end.
@@ -67,6 +64,21 @@ impl Terminal {
         // There is nobody left to tell when stderr is closed.
         let _ = writeln!(io::stderr(), "heaptape: {}", text::plain(sentence));
     }
+}
+
+/// What a stream shows.
+fn style(color: Color, stream: &(impl IsTerminal + AsFd)) -> Style {
+    let color = match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let refused = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+            stream.is_terminal() && !refused
+        }
+    };
+    let size = terminal_size::terminal_size_of(stream);
+    let width = width(size.map(|(width, _)| width.0), env::var("COLUMNS").ok().as_deref());
+    Style { width, color }
 }
 
 /// The terminal's own width; else what `COLUMNS` says; else none.

@@ -8,16 +8,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate with those of ours that it may use; `None`: all but capture.
-const MAY_USE: [(&str, Option<&[&str]>); 10] = [
+const MAY_USE: [(&str, Option<&[&str]>); 11] = [
     ("heaptape-wire", Some(&[])),
     ("heaptape-capture", Some(&["heaptape-wire"])),
     ("heaptape-proc", Some(&[])),
-    ("heaptape-collect", Some(&["heaptape-wire", "heaptape-proc", "heaptape-tape"])),
+    ("heaptape-ledger", Some(&["heaptape-wire"])),
+    (
+        "heaptape-collect",
+        Some(&["heaptape-wire", "heaptape-proc", "heaptape-tape", "heaptape-ledger"]),
+    ),
     ("heaptape-tape", Some(&["heaptape-wire"])),
     ("heaptape-symbols", Some(&[])),
-    ("heaptape-analyze", Some(&["heaptape-tape"])),
+    ("heaptape-analyze", Some(&["heaptape-tape", "heaptape-ledger"])),
     ("heaptape-replay", Some(&["heaptape-tape"])),
-    ("heaptape-report", Some(&["heaptape-analyze", "heaptape-replay", "heaptape-proc"])),
+    (
+        "heaptape-report",
+        Some(&["heaptape-analyze", "heaptape-ledger", "heaptape-replay", "heaptape-proc"]),
+    ),
     ("heaptape", None),
 ];
 const MAY_BE_UNSAFE: [&str; 4] =

@@ -145,6 +145,9 @@ impl Recorder {
         let start = ProcessStart { pid: number, parent, origin, time, rank, command };
         let identity = Identity { said, sought, found, job };
         self.start_process((slot, generation), start, identity, registration.order)?;
+        if let Some(counter) = &mut self.counter {
+            counter.forked(place, self.processes.len() - 1);
+        }
         self.drop_points(point)?;
         Ok(true)
     }

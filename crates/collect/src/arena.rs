@@ -14,6 +14,7 @@ use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{
     ChunkHeader, FREE, HEADER_BYTES, LARGE_BYTES, NONE, SMALL_BYTES, SMALL_PER_EXTENT,
 };
+use heaptape_wire::ledger::{LEDGER_BYTES, Ledger};
 use heaptape_wire::process::{SLOT_BYTES, SLOTS};
 use heaptape_wire::session::{
     ARENA_BYTES, Arena, EXTENTS, EXTENTS_AT, GUARD_BYTES, SLOTS_AT, Stamp,
@@ -21,6 +22,7 @@ use heaptape_wire::session::{
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::ledger::SharedLedger;
 use crate::{Error, arch};
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -47,6 +49,8 @@ pub(crate) enum Chunk {
 /// The arena and its file.
 pub(crate) struct SharedArena {
     arena: Arena,
+    /// Behind the arena, in a session that counts.
+    ledger: Option<SharedLedger>,
     file: File,
     /// The path in `/dev/shm`, to be removed at the end; none where the file has no name there.
     named: Option<PathBuf>,
@@ -59,12 +63,33 @@ pub(crate) struct SharedArena {
 }
 
 impl SharedArena {
-    /// Makes the arena, in `/dev/shm` or, where there is no room, without a name there.
+    /// Makes the arena of a session that records, in `/dev/shm` or, where there is no room, without a name
+    /// there.
     pub(crate) fn create() -> Result<SharedArena, Error> {
+        let mut shared = Self::make(Purpose::Record)?;
+        shared.open()?;
+        Ok(shared)
+    }
+
+    /// The same for a session that counts, with a ledger behind the arena; `prepare` says in it what is
+    /// wanted before anybody can join.
+    pub(crate) fn create_counting(prepare: impl FnOnce(Ledger)) -> Result<SharedArena, Error> {
+        let mut shared = Self::make(Purpose::Count)?;
+        let ledger = SharedLedger::map(&shared.file)
+            .map_err(|source| Error::Arena { what: "mapping the ledger", source })?;
+        prepare(ledger.ledger());
+        shared.ledger = Some(ledger);
+        shared.arena.session().set_counting();
+        shared.open()?;
+        Ok(shared)
+    }
+
+    /// Makes and maps the file.
+    fn make(purpose: Purpose) -> Result<SharedArena, Error> {
         sweep();
-        let (file, named) = match create_named() {
+        let (file, named) = match create_named(purpose) {
             Ok((file, path)) => (file, Some(path)),
-            Err(_) => (create_unnamed()?, None),
+            Err(_) => (create_unnamed(purpose)?, None),
         };
         let session = named.clone().unwrap_or_else(|| {
             PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
@@ -83,8 +108,9 @@ impl SharedArena {
         .map_err(|e| Error::Arena { what: "mapping it", source: e.into() })?;
         // SAFETY: just mapped, of that size, never unmapped.
         let arena = unsafe { Arena::new(base.cast()) };
-        let mut shared = SharedArena {
+        Ok(SharedArena {
             arena,
+            ledger: None,
             file,
             named,
             session,
@@ -92,23 +118,39 @@ impl SharedArena {
             large_extents: 0,
             slots: 0,
             full: false,
-        };
-        shared.hold_guard()?;
-        shared.offer_slots(FIRST_SLOTS);
+        })
+    }
+
+    /// Offers what there is from the start, and lets everybody join.
+    fn open(&mut self) -> Result<(), Error> {
+        self.hold_guard()?;
+        self.offer_slots(FIRST_SLOTS);
         for _ in 0..FIRST_SMALL {
-            shared.offer_extent(false);
+            self.offer_extent(false);
         }
         for _ in 0..FIRST_LARGE {
-            shared.offer_extent(true);
+            self.offer_extent(true);
         }
         let stamp = if tsc_is_trusted() { Stamp::Tsc } else { Stamp::Counter };
-        arena.session().open(random()?, stamp, arch::ticks_per_ms());
-        Ok(shared)
+        self.arena.session().open(random()?, stamp, arch::ticks_per_ms());
+        Ok(())
     }
 
     /// The mapped arena.
     pub(crate) fn arena(&self) -> Arena {
         self.arena
+    }
+
+    /// The ledger, in a session that counts.
+    pub(crate) fn ledger(&self) -> Option<Ledger> {
+        self.ledger.as_ref().map(SharedLedger::ledger)
+    }
+
+    /// Sheets of the ledger that somebody may have, and memory for the next ones.
+    pub(crate) fn sheets(&mut self) -> usize {
+        let Some(ledger) = &mut self.ledger else { return 0 };
+        ledger.replenish(&self.file);
+        ledger.taken()
     }
 
     /// What the capture library opens.
@@ -161,11 +203,24 @@ impl SharedArena {
     pub(crate) fn offer_slots(&mut self, count: usize) {
         let end = (self.slots + count).min(SLOTS);
         let bytes = (end - self.slots) * SLOT_BYTES;
-        if bytes > 0 && self.allocate(SLOTS_AT + self.slots * SLOT_BYTES, bytes) {
-            (self.slots..end).for_each(|index| self.arena.slot(index).offer(1));
+        let new = self.slots..end;
+        let has_accounts = |ledger: &SharedLedger| ledger.open_accounts(&self.file, new.clone());
+        if bytes > 0
+            && self.ledger.as_ref().is_none_or(has_accounts)
+            && self.allocate(SLOTS_AT + self.slots * SLOT_BYTES, bytes)
+        {
+            new.for_each(|index| self.arena.slot(index).offer(1));
             self.slots = end;
         }
         self.arena.session().slots_ready.store(self.slots as u32, Ordering::Release);
+    }
+
+    /// Offers a slot again, under its next generation.
+    pub(crate) fn offer_again(&self, slot: u16, generation: u32) {
+        if let Some(ledger) = self.ledger() {
+            ledger.account(slot as usize).open(generation + 1);
+        }
+        self.arena.slot(slot as usize).offer(generation + 1);
     }
 
     /// Slots that have been offered at least once.
@@ -323,6 +378,15 @@ impl Drop for SharedArena {
     }
 }
 
+/// What a session is for, which tells what its file holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The arena.
+    Record,
+    /// The arena, and the ledger behind it.
+    Count,
+}
+
 fn prefix() -> String {
     format!("heaptape.{}.", rustix::process::getuid().as_raw())
 }
@@ -331,12 +395,12 @@ fn prefix() -> String {
 ///
 /// What root records may go on as another user, who must be able to open the file then: the directory
 /// lets everybody through, shows nobody its contents, and the file's name can't be guessed.
-fn create_named() -> io::Result<(File, PathBuf)> {
+fn create_named(purpose: Purpose) -> io::Result<(File, PathBuf)> {
     let is_root = rustix::process::getuid().is_root();
     let (directory_mode, file_mode) = if is_root { (0o711, 0o666) } else { (0o700, 0o600) };
     let directory = Path::new(SHARED_MEMORY).join(format!("{}{}", prefix(), random_name()?));
     fs::DirBuilder::new().mode(0o700).create(&directory)?;
-    let made = create_in(&directory, file_mode).and_then(|made| {
+    let made = create_in(&directory, file_mode, purpose).and_then(|made| {
         fs::set_permissions(&directory, fs::Permissions::from_mode(directory_mode))?;
         Ok(made)
     });
@@ -346,14 +410,14 @@ fn create_named() -> io::Result<(File, PathBuf)> {
     made
 }
 
-fn create_in(directory: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+fn create_in(directory: &Path, mode: u32, purpose: Purpose) -> io::Result<(File, PathBuf)> {
     let path = directory.join(random_name()?);
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     // Held as long as we live: who can take it finds a file whose collector is gone.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    provision(&file)?;
+    provision(&file, purpose)?;
     Ok((file, path))
 }
 
@@ -373,18 +437,19 @@ fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(random)
 }
 
-fn create_unnamed() -> Result<File, Error> {
+fn create_unnamed(purpose: Purpose) -> Result<File, Error> {
     let error = |what| move |e: io::Error| Error::Arena { what, source: e };
     let fd = rustix::fs::memfd_create("heaptape", MemfdFlags::CLOEXEC)
         .map_err(|e| error("memfd_create")(e.into()))?;
     let file = File::from(fd);
-    provision(&file).map_err(error("allocating it"))?;
+    provision(&file, purpose).map_err(error("allocating it"))?;
     Ok(file)
 }
 
-/// Sizes the file and gives memory to its tables and to as much as a recording needs at least.
-fn provision(file: &File) -> io::Result<()> {
-    file.set_len(ARENA_BYTES as u64)?;
+/// Sizes the file and gives memory to its tables and to as much as a session needs at least.
+fn provision(file: &File, purpose: Purpose) -> io::Result<()> {
+    let ledger = if purpose == Purpose::Count { LEDGER_BYTES } else { 0 };
+    file.set_len((ARENA_BYTES + ledger) as u64)?;
     let least = EXTENTS_AT + (FIRST_LARGE + FIRST_SMALL) * LARGE_BYTES;
     let tables = SLOTS_AT + FIRST_SLOTS * SLOT_BYTES;
     rustix::fs::fallocate(file, FallocateFlags::empty(), 0, tables as u64)?;
@@ -394,7 +459,7 @@ fn provision(file: &File) -> io::Result<()> {
         EXTENTS_AT as u64,
         (least - EXTENTS_AT) as u64,
     )?;
-    Ok(())
+    if purpose == Purpose::Count { SharedLedger::provision(file, FIRST_SLOTS) } else { Ok(()) }
 }
 
 /// Removes arenas of this user whose collector is gone.

@@ -108,6 +108,9 @@ impl Recorder {
         if self.arena.arena().slot(slot as usize).is_detached() {
             self.detached += 1;
         }
+        if let Some(counter) = &mut self.counter {
+            counter.end(&mut self.arena, &self.processes, (place, &self.live), time);
+        }
         self.reclaim(slot, generation);
         Ok(())
     }
@@ -136,7 +139,7 @@ impl Recorder {
         for chunk in held {
             self.arena.release(chunk);
         }
-        self.arena.arena().slot(slot as usize).offer(generation + 1);
+        self.arena.offer_again(slot, generation);
     }
 
     pub(crate) fn judge_intents(&mut self) -> Result<(), Error> {
@@ -212,6 +215,9 @@ impl Recorder {
 
     pub(crate) fn name_uncovered(&mut self, uncovered: &Uncovered) -> Result<(), Error> {
         self.uncovered += 1;
+        if let Some(counter) = &mut self.counter {
+            counter.miss(uncovered);
+        }
         self.tape.uncovered(uncovered)
     }
 }

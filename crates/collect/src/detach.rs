@@ -1,4 +1,4 @@
-//! The process that records a job whose commands come by themselves: this program once more, started by
+//! The process that records or counts a job whose commands come by themselves: this program once more, started by
 //! the first wrapper as a grandchild, so that the command finds no child that it did not start, in a
 //! session of its own, with nothing open that was the command's.
 //!
@@ -10,7 +10,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use crate::Error;
 
 /// By this variable the process learns what it is for: the listener's descriptor and the launcher's pid,
 /// 0 for none.
-const VARIABLE: &str = "HEAPTAPE_RECORDS";
+const VARIABLE: &str = "HEAPTAPE_COLLECTS";
 
-/// What the process that records is given.
+/// What the process that collects for a job is given.
 pub(crate) struct Given {
     pub(crate) listener: OwnedFd,
     pub(crate) launcher: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Given {
 impl Given {
     /// Starts the process by the command line `again`; it finds the job by its name.
     pub(crate) fn hand_over(self, again: &[OsString], job: &str) -> Result<(), Error> {
-        let error = |source| Error::System { what: "starting the recording", source };
+        let error = |source| Error::System { what: "starting the process that collects", source };
         let listener = self.listener.as_raw_fd();
         let mut command = Command::new(ourselves());
         if let Some((name, words)) = again.split_first() {
@@ -61,6 +61,13 @@ impl Given {
     }
 }
 
+/// Whether this is the process that [`join`](crate::join()) or [`join_count`](crate::join_count) started to
+/// collect for a job: nobody reads what it says before the end, and nothing that a caller had open is open.
+pub fn collects_for_others() -> bool {
+    let given = std::env::var(VARIABLE).ok().as_deref().and_then(parse);
+    given.is_some_and(|(fd, _)| listens(fd))
+}
+
 fn parse(text: &str) -> Option<(RawFd, Option<u32>)> {
     let (listener, launcher) = text.split_once(' ')?;
     let launcher: u32 = launcher.parse().ok()?;
@@ -68,18 +75,26 @@ fn parse(text: &str) -> Option<(RawFd, Option<u32>)> {
     Some((listener, Some(launcher).filter(|&pid| pid != 0)))
 }
 
-/// The descriptor, if it is a socket that listens: a variable that came from elsewhere hands over nothing.
+/// Whether the number is that of a socket that listens: a variable that came from elsewhere hands over
+/// nothing.
+fn listens(fd: RawFd) -> bool {
+    let (mut listens, mut len): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    // SAFETY: asks what the number stands for; the kernel writes one int.
+    let answer =
+        unsafe { libc::getsockopt(fd, level, name, (&raw mut listens).cast(), &raw mut len) };
+    answer == 0 && listens != 0
+}
+
+/// The socket that was left open for us.
 fn inherited(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: asks what the number stands for; one that stands for nothing is answered so.
-    let listener = unsafe {
-        if libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
-            return None;
-        }
-        BorrowedFd::borrow_raw(fd)
-    };
-    let listens = rustix::net::sockopt::socket_acceptconn(listener).unwrap_or(false);
-    // SAFETY: the wrapper has left this descriptor open for us, and nobody else here knows of it.
-    listens.then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    if !listens(fd) {
+        return None;
+    }
+    // SAFETY: the wrapper has left this descriptor to us, and nobody else here knows of it.
+    let listener = unsafe { OwnedFd::from_raw_fd(fd) };
+    let _ = rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::CLOEXEC);
+    Some(listener)
 }
 
 /// The file of this program. By its name, by which it is found in lists of processes, while that is still

@@ -8,16 +8,19 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use heaptape_ledger::Job;
 use heaptape_proc::launcher;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
+use crate::count::{self, CountWatch, Counted, Counting};
 use crate::exit;
+use crate::halt::Halting;
 use crate::meeting::{self, Heard, Line, Reply};
 use crate::output::OpenOutput;
 use crate::record::{self, Outcome, Recording};
-use crate::recorder::{Joined, Recorder};
+use crate::recorder::{Joined, Observer, Recorder};
 
 /// How long the first command may take to join.
 const FIRST: Duration = Duration::from_secs(10);
@@ -94,7 +97,7 @@ pub(crate) fn collect(
             return None;
         }
     };
-    let whole = gathering.run(&mut recorder, recording.no_wait);
+    let whole = gathering.run(&mut recorder, recording.no_wait, &mut Unobserved);
     if gathering.joined == 0 {
         output.discard();
         return None;
@@ -106,6 +109,43 @@ pub(crate) fn collect(
     }
     gathering.speak();
     Some(outcome)
+}
+
+/// Counts a job; `None` when nobody joined.
+pub(crate) fn count(
+    counting: &Counting,
+    listener: OwnedFd,
+    expected: Expected,
+    watch: &mut dyn CountWatch,
+) -> Option<Job> {
+    let mut gathering = Gathering::new(listener, expected);
+    record::keep_memory();
+    let _ = crate::limits::Limits::lift();
+    let mut recorder = match count::open(counting) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            gathering.refuse(&error.to_string());
+            return None;
+        }
+    };
+    let mut counted = Counted::new(watch, None, Halting::begin(false));
+    let whole = gathering.run(&mut recorder, counting.no_wait, &mut counted);
+    if gathering.joined == 0 {
+        return None;
+    }
+    let job = counted.finish(recorder, counting);
+    if !whole {
+        gathering.see_off("the counting of its job has ended already");
+    }
+    gathering.speak();
+    Some(job)
+}
+
+/// Nobody who is told what happens between rounds: a recording that was joined says all at its end.
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn waiting(&mut self, _pids: &[u32]) {}
 }
 
 fn begin(recording: &Recording) -> Result<(OpenOutput, Recorder), Error> {
@@ -145,7 +185,7 @@ impl Gathering {
     }
 
     /// Goes on until the job has ended; false when the tape had to end before.
-    fn run(&mut self, recorder: &mut Recorder, no_wait: bool) -> bool {
+    fn run(&mut self, recorder: &mut Recorder, no_wait: bool, observer: &mut dyn Observer) -> bool {
         let mut idle = 0;
         loop {
             let reply = Reply::Session(recorder.arena.session_path().to_owned());
@@ -166,6 +206,7 @@ impl Gathering {
             }
             self.let_go();
             let Some(busy) = recorder.go_on(None) else { return false };
+            self.aloud(recorder.has_news(), || observer.after_round(recorder));
             if self.is_over()
                 && (self.joined == 0 || recorder.is_over(no_wait))
                 && !self.is_called()
@@ -300,6 +341,21 @@ impl Gathering {
             }
             self.let_go();
             std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// Does something, if there `is_news` with the standard error of one of the commands for ours.
+    fn aloud(&self, is_news: bool, tell: impl FnOnce()) {
+        let stderr = self.members.iter().filter_map(|member| member.stderr.as_ref()).next_back();
+        let Some(stderr) = stderr.or(self.held.as_ref()).filter(|_| is_news) else {
+            return tell();
+        };
+        let own = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3);
+        let _ = rustix::stdio::dup2_stderr(stderr);
+        tell();
+        // A descriptor that stays open would keep the launcher waiting.
+        if let Ok(own) = own {
+            let _ = rustix::stdio::dup2_stderr(own);
         }
     }
 

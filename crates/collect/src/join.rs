@@ -4,14 +4,17 @@
 //! command. So a launcher finds the very process that it started, with its signals, its streams and
 //! its exit status, and nothing of ours stands between.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptape_ledger::Job;
 use heaptape_proc::launcher;
 use heaptape_proc::read;
 
+use crate::count::{CountWatch, Counting};
 use crate::detach::Given;
 use crate::gather::{self, Expected};
 use crate::launch::texts;
@@ -41,16 +44,16 @@ pub struct Joining {
     pub no_wait: bool,
     /// Ends the tape at about this many bytes.
     pub max_size: Option<u64>,
-    /// The command line, with the program's own name, by which this program comes to the same call of
-    /// [`join`] again: the process that records is started by it.
+    /// The command line, with the program's own name, by which this program comes to the same call again:
+    /// the process that collects for the job is started by it.
     pub again: Vec<OsString>,
 }
 
 /// Joins the recording of the job, and becomes the command.
 ///
 /// Where it was the first of its job, it starts this program again, where this call is what records the
-/// job. There it returns at the end, with what came of it, or `None` if nobody joined; the standard error is
-/// then the last command's.
+/// job. There it returns at the end, with what came of it, or `None` if nobody joined; the standard error
+/// is then the last command's.
 ///
 /// # Errors
 /// When the command could not be started, or there can be no recording of the job.
@@ -62,43 +65,112 @@ pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>,
     }
     joining.launch.check()?;
     let directory = directory(&joining.directory)?;
-    let place = Place::new(&directory, &joining.job)?;
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if let Some(line) = place.call()? {
-            let stderr = limits::was_open(2).then(rustix::stdio::stderr);
-            let name = joining.launch.name();
-            // An end that has gone without an answer was about to leave: the next try begins anew.
-            let command = texts(&joining.launch.command);
-            let reply = line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
-            match reply {
-                Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
-                Some(Reply::Over(why)) => {
-                    watch.notice(&format!("{name} is not recorded: {why}"));
-                    return Err(joining.launch.become_it(None));
-                }
-                Some(Reply::Session(session)) => {
-                    if let Some(why) = joining.launch.obstacle() {
-                        watch.notice(&format!("{name} can't be recorded: {why}"));
-                    }
-                    let error = joining.launch.become_it(Some(&session));
-                    line.tell_failed();
-                    return Err(error);
-                }
-                None => {}
-            }
-        } else if let Some(listener) = place.take()? {
-            let launcher = launcher::of(std::process::id()).map(|launcher| launcher.pid);
-            Given { listener, launcher }.hand_over(&joining.again, &joining.job)?;
-            continue;
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    let meeting = Meeting {
+        launch: &joining.launch,
+        place: Place::new(&directory, &joining.job)?,
+        what: format!("the recording of job {} in {}", joining.job, directory.display()),
+        is_done: "recorded",
+        job: &joining.job,
+        again: &joining.again,
+    };
+    match meeting.join(watch)? {}
+}
+
+/// A command that joins the counting of its job.
+#[derive(Clone, Debug)]
+pub struct JoiningCount {
+    /// What to count, with the command.
+    pub counting: Counting,
+    /// What the job is called.
+    pub job: String,
+    /// Commands that the launcher starts on this host, where it says so.
+    pub local_size: Option<u32>,
+    /// The command line, with the program's own name, by which this program comes to the same call again:
+    /// the process that collects for the job is started by it.
+    pub again: Vec<OsString>,
+}
+
+/// Joins the counting of the job on this host, and becomes the command.
+///
+/// Where it was the first of its job, it starts this program again, where this call is what counts the
+/// job. There it returns at the end, with all figures, or `None` if nobody joined; the standard error is
+/// then the last command's. What was to be done with a request beyond the limit is what the first of them has said.
+///
+/// # Errors
+/// When the command could not be started, or its job can't be counted.
+pub fn join_count(
+    joining: &JoiningCount,
+    watch: &mut dyn CountWatch,
+) -> Result<Option<Job>, Error> {
+    if let Some(given) = Given::take() {
+        let expected = Expected { commands: joining.local_size, launcher: given.launcher };
+        return Ok(gather::count(&joining.counting, given.listener, expected, watch));
     }
-    Err(Error::Joined(format!(
-        "cannot join the recording of job {} in {}: nobody answers; nothing was started",
-        joining.job,
-        directory.display()
-    )))
+    let launch = &joining.counting.launch;
+    launch.check()?;
+    let meeting = Meeting {
+        launch,
+        place: Place::new(&std::env::temp_dir(), &format!("counting {}", joining.job))?,
+        what: format!("the counting of job {}", joining.job),
+        is_done: "counted",
+        job: &joining.job,
+        again: &joining.again,
+    };
+    match meeting.join(watch)? {}
+}
+
+/// Where the commands of a job meet, and what for.
+struct Meeting<'a> {
+    launch: &'a Launch,
+    place: Place,
+    /// What they join.
+    what: String,
+    /// What is done there.
+    is_done: &'static str,
+    job: &'a str,
+    again: &'a [OsString],
+}
+
+impl Meeting<'_> {
+    /// Joins, where nobody collects for the job yet after starting who does, and becomes the command.
+    fn join(&self, watch: &mut dyn Watch) -> Result<Infallible, Error> {
+        let name = self.launch.name();
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if let Some(line) = self.place.call()? {
+                let stderr = limits::was_open(2).then(rustix::stdio::stderr);
+                // An end that has gone without an answer was about to leave: the next try begins anew.
+                let command = texts(&self.launch.command);
+                let reply =
+                    line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
+                match reply {
+                    Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
+                    Some(Reply::Over(why)) => {
+                        watch.notice(&format!("{name} is not {}: {why}", self.is_done));
+                        return Err(self.launch.become_it(None));
+                    }
+                    Some(Reply::Session(session)) => {
+                        if let Some(why) = self.launch.obstacle() {
+                            watch.notice(&format!("{name} can't be {}: {why}", self.is_done));
+                        }
+                        let error = self.launch.become_it(Some(&session));
+                        line.tell_failed();
+                        return Err(error);
+                    }
+                    None => {}
+                }
+            } else if let Some(listener) = self.place.take()? {
+                let launcher = launcher::of(std::process::id()).map(|launcher| launcher.pid);
+                Given { listener, launcher }.hand_over(self.again, self.job)?;
+                continue;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(Error::Joined(format!(
+            "cannot join {}: nobody answers; nothing was started",
+            self.what
+        )))
+    }
 }
 
 /// The directory, made where it is missing, under its full name.

@@ -54,7 +54,7 @@ impl Launch {
     }
 
     /// Why the command itself can't be covered, as one phrase, if that shows beforehand.
-    pub(crate) fn obstacle(&self) -> Option<String> {
+    pub fn obstacle(&self) -> Option<String> {
         obstacle::shown(&self.file()?)
     }
 

@@ -25,6 +25,10 @@ pub(crate) const BYTES_PER_EVENT: u64 = 16;
 /// Events that go to the tape together.
 const BATCH: usize = 32;
 
+/// How long the end of a job, or of its parent's part in it, waits for the child of a fork that has not
+/// registered.
+const CHILD_GRACE: Duration = Duration::from_millis(500);
+
 /// Who a process is.
 pub(crate) struct Identity {
     /// What it has said of itself.
@@ -256,6 +260,21 @@ impl Process {
         self.forks.values().any(|(_, since)| since.elapsed() < age)
     }
 
+    /// Whether a child that it has forked is still to make itself known, as far as that can be.
+    pub(crate) fn awaits_child(&self) -> bool {
+        self.has_fork_since(CHILD_GRACE)
+    }
+
+    /// Its number in our namespace, where it was ever found.
+    pub(crate) fn known_pid(&self) -> Option<u32> {
+        self.pid.or((self.start.pid != 0).then_some(self.start.pid))
+    }
+
+    /// The host it runs on, where its launcher tells.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.job.as_ref()?.host.as_deref()
+    }
+
     /// Points of forks whose child never came, older than `age`.
     pub(crate) fn stale_forks(&mut self, age: Duration) -> Vec<ForkPoint> {
         let stale = |since: &Instant| since.elapsed() > age;
@@ -268,6 +287,11 @@ impl Process {
     /// Whether any thread holds a chunk.
     pub(crate) fn holds_chunks(&self) -> bool {
         self.lanes.iter().any(Lane::holds_chunks)
+    }
+
+    /// Whether a thread with this number in the library holds a chunk.
+    pub(crate) fn has_open_lane(&self, number: u16) -> bool {
+        self.lanes.iter().any(|lane| lane.slot == number && lane.holds_chunks())
     }
 
     /// Closes the lanes of threads that are gone; their numbers in the library, to be used again.

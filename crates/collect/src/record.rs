@@ -16,7 +16,7 @@ use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
 use crate::output::{LEAST_BYTES, OpenOutput, Output};
-use crate::recorder::Recorder;
+use crate::recorder::{Observer, Recorder};
 use crate::signals::Signals;
 use crate::sink::Sink;
 
@@ -64,6 +64,15 @@ pub struct Outcome {
     pub uncovered: usize,
 }
 
+/// Tells the caller what happens in a recording.
+struct Recorded<'a>(&'a mut dyn Watch);
+
+impl Observer for Recorded<'_> {
+    fn waiting(&mut self, pids: &[u32]) {
+        self.0.waiting(pids);
+    }
+}
+
 /// Records a job.
 ///
 /// # Errors
@@ -74,9 +83,12 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     keep_memory();
     let limits = Limits::lift();
     let mut output = recording.output.open()?;
-    let started =
-        Signals::catch().and_then(|signals| Ok((signals, start(recording, &output, limits)?)));
-    let (signals, (mut child, mut recorder)) = match started {
+    let begin = |signals| {
+        let mut recorder = open(recording, &output)?;
+        let child = start(&mut recorder, &recording.launch, limits)?;
+        Ok((signals, child, recorder))
+    };
+    let (signals, mut child, mut recorder) = match Signals::catch().and_then(begin) {
         Ok(started) => started,
         Err(error) => {
             output.discard();
@@ -92,7 +104,7 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     if let Some(why) = recording.launch.obstacle() {
         watch.notice(&format!("{} can't be recorded: {why}", recording.launch.name()));
     }
-    recorder.run(&mut child, &signals, recording, watch);
+    recorder.run(&mut child, &signals, recording.no_wait, &mut Recorded(watch));
     let mut outcome = recorder.finish(output.path().to_owned());
     // The tape is whole; where it had to end early, the command's exit status is still to come.
     outcome.exit = wait(&mut child, &signals);
@@ -121,7 +133,7 @@ pub(crate) fn keep_memory() {
 }
 
 /// How the command ends; signals that we get meanwhile go on to it.
-fn wait(child: &mut Child, signals: &Signals) -> Exit {
+pub(crate) fn wait(child: &mut Child, signals: &Signals) -> Exit {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.into(),
@@ -132,16 +144,16 @@ fn wait(child: &mut Child, signals: &Signals) -> Exit {
     }
 }
 
-fn start(
-    recording: &Recording,
-    output: &OpenOutput,
+/// Starts the command.
+pub(crate) fn start(
+    recorder: &mut Recorder,
+    launch: &Launch,
     limits: Limits,
-) -> Result<(Child, Recorder), Error> {
-    let mut recorder = open(recording, output)?;
-    let child = recording.launch.spawn(recorder.arena.session_path(), limits)?;
+) -> Result<Child, Error> {
+    let child = launch.spawn(recorder.arena.session_path(), limits)?;
     let who = recorder.namespaces.here(child.id());
-    recorder.intents.expect(who, child.id(), texts(&recording.launch.command));
-    Ok((child, recorder))
+    recorder.intents.expect(who, child.id(), texts(&launch.command));
+    Ok(child)
 }
 
 /// A recording that goes on as soon as somebody registers with its session.
@@ -149,24 +161,25 @@ pub(crate) fn open(recording: &Recording, output: &OpenOutput) -> Result<Recorde
     let arena = SharedArena::create()?;
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
-    let tape = Writer::new(sink, &header(recording))?;
+    let tape = Writer::new(sink, &header(&recording.launch))?;
     let clock = Clock::start(arena.arena())?;
     let namespaces = Namespaces::new(arena.identity()?);
     Ok(Recorder::new(arena, clock, tape, Inspector::start()?, namespaces))
 }
 
-fn header(recording: &Recording) -> Header {
+/// What a tape begins with.
+pub(crate) fn header(launch: &Launch) -> Header {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut settings = Vec::new();
-    if recording.launch.no_aslr {
+    if launch.no_aslr {
         settings.push(("no-aslr".to_owned(), "true".to_owned()));
     }
-    if recording.launch.python_malloc {
+    if launch.python_malloc {
         settings.push(("python-malloc".to_owned(), "true".to_owned()));
     }
     Header {
         started: started.as_nanos() as u64,
-        command: texts(&recording.launch.command),
+        command: texts(&launch.command),
         host: read::hostname().unwrap_or_default(),
         page_size: rustix::param::page_size() as u32,
         settings,

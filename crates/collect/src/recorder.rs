@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::{Job, read};
+use heaptape_proc::Job;
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{ChunkView, FREE, Owner};
@@ -15,13 +15,14 @@ use rustix::event::{PollFd, PollFlags};
 use crate::arena::{Chunk, FreeChunks, SharedArena};
 use crate::budget::Budget;
 use crate::clock::Clock;
+use crate::counter::Counter;
 use crate::drain::Source;
 use crate::exit::Exit;
 use crate::inspect::Inspector;
 use crate::intents::Intents;
 use crate::namespace::{Namespaces, Who};
 use crate::process::Process;
-use crate::record::{Outcome, Recording, Watch};
+use crate::record::Outcome;
 use crate::sample::Sampling;
 use crate::signals::Signals;
 use crate::sink::Sink;
@@ -47,8 +48,6 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long the point of a fork is kept for a child that has not registered: it may be one of hundreds
 /// that share a processor, and without its point it would inherit what its parent has by then.
 const FORK_GRACE: Duration = Duration::from_secs(60);
-/// How long the end of a job waits for the child of a fork that has not registered.
-const CHILD_GRACE: Duration = Duration::from_millis(500);
 /// How long threads may wait for chunks while none is given back and none can be made.
 const STUCK: Duration = Duration::from_secs(2);
 /// Why a tape ends before its job, when nothing is wrong: `--no-wait`, or a signal that asked for it.
@@ -65,10 +64,21 @@ pub(crate) struct Joined {
     pub(crate) watch: Option<OwnedFd>,
 }
 
+/// Who is told, between two rounds, what happens.
+pub(crate) trait Observer {
+    /// The command has ended, and these processes of the job have not.
+    fn waiting(&mut self, pids: &[u32]);
+
+    /// A round is over.
+    fn after_round(&mut self, _recorder: &mut Recorder) {}
+}
+
 /// The state of a recording.
 pub(crate) struct Recorder {
     pub(crate) arena: SharedArena,
     pub(crate) tape: Writer<Sink>,
+    /// Where the job is counted, and nobody keeps the tape.
+    pub(crate) counter: Option<Counter>,
     pub(crate) clock: Clock,
     pub(crate) intents: Intents,
     pub(crate) strays: Strays,
@@ -122,6 +132,7 @@ impl Recorder {
             arena,
             clock,
             tape,
+            counter: None,
             intents: Intents::new(),
             strays: Strays::default(),
             inspector,
@@ -157,8 +168,8 @@ impl Recorder {
         &mut self,
         child: &mut Child,
         signals: &Signals,
-        recording: &Recording,
-        watch: &mut dyn Watch,
+        no_wait: bool,
+        observer: &mut dyn Observer,
     ) {
         let root = child.id();
         let mut exit = None;
@@ -175,12 +186,13 @@ impl Recorder {
                 return;
             }
             let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
+            observer.after_round(self);
             if exit.is_some() {
-                if self.is_over(recording.no_wait) {
+                if self.is_over(no_wait) {
                     return;
                 }
                 if !std::mem::replace(&mut told, true) && !self.live.is_empty() {
-                    watch.waiting(&self.live_pids());
+                    observer.waiting(&self.live_pids());
                 }
             }
             idle = if busy { 0 } else { idle + 1 };
@@ -206,6 +218,11 @@ impl Recorder {
         round.ok()
     }
 
+    /// Whether there is something that the user should hear at once.
+    pub(crate) fn has_news(&self) -> bool {
+        self.counter.as_ref().is_some_and(|counter| counter.refusals.is_news())
+    }
+
     /// The pids of the processes that are being recorded.
     pub(crate) fn live_pids(&self) -> Vec<u32> {
         self.live.iter().filter_map(|&i| self.processes[i].pid).collect()
@@ -218,7 +235,7 @@ impl Recorder {
 
     /// Whether somebody may still be on the way to register.
     pub(crate) fn has_newcomers(&self) -> bool {
-        let expects_child = || self.processes.iter().any(|p| p.has_fork_since(CHILD_GRACE));
+        let expects_child = || self.processes.iter().any(Process::awaits_child);
         self.intents.is_any_open(self.arena.arena())
             || !self.arrivals().is_empty()
             || expects_child()
@@ -247,6 +264,7 @@ impl Recorder {
         let arrivals = self.arrivals();
         self.observe_intents();
         let seen = self.drain()?;
+        self.count();
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         self.supply();
         self.judge_intents()?;
@@ -372,32 +390,6 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn close_threads(&mut self) {
-        for &i in &self.live {
-            let process = &mut self.processes[i];
-            let Some(pid) = process.pid else { continue };
-            // Where the process is gone, that is found out elsewhere.
-            if !process.holds_chunks() || !read::has_task(pid, pid) {
-                continue;
-            }
-            self.arena.arena().session().beat();
-            let slot = self.arena.arena().slot(process.slot as usize);
-            let source = &mut Source::new(&self.arena, &mut self.done);
-            // Threads of another namespace know themselves by other numbers.
-            let numbers = if self.namespaces.is_here(process.who) {
-                process.close_gone(|tid| read::has_task(pid, tid), source)
-            } else if let Some(inner) = read::inner_tasks(pid) {
-                process.close_gone(|tid| inner.contains(&tid), source)
-            } else {
-                continue;
-            };
-            for number in numbers {
-                slot.recycle_thread(number);
-            }
-        }
-        self.forget_done();
-    }
-
     /// Looks at new announcements of execs.
     fn observe_intents(&mut self) {
         let (by_slot, processes) = (&self.by_slot, &self.processes);
@@ -430,9 +422,12 @@ impl Recorder {
         self.ended.get_or_insert(why);
     }
 
-    /// Ends the tape.
-    pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
+    /// Ends the rows of all processes, and whatever else is open.
+    pub(crate) fn conclude(&mut self) {
         let root = self.root;
+        if let Some(counter) = &mut self.counter {
+            counter.is_closing = true;
+        }
         self.namespaces.begin_round();
         self.search();
         match self.finish_all(root) {
@@ -447,6 +442,11 @@ impl Recorder {
         if self.detached > 0 {
             self.ended.get_or_insert(Ended::Other("heaptape-stood-still".into()));
         }
+    }
+
+    /// Ends the tape.
+    pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
+        self.conclude();
         let (events, order_faults) = self.tape.counts();
         let lost = self.processes.iter().map(Process::lost).sum();
         let ended = self.ended.clone();

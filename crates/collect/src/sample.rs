@@ -39,8 +39,11 @@ impl Sampling {
 }
 
 impl Recorder {
-    /// Takes the samples that are due.
+    /// Takes the samples that are due. A counted job has [others](crate::usage).
     pub(crate) fn sample(&mut self, now: Instant) -> Result<(), Error> {
+        if self.counter.is_some() {
+            return Ok(());
+        }
         if self.sampling.all.is_due(now) {
             self.sample_all(now)?;
         } else if self.sampling.wanted.is_due(now) {
@@ -82,8 +85,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Samples a process, unless it is gone.
+    /// Samples a process, unless it is gone, or nobody keeps the tape.
     pub(crate) fn sample_process(&mut self, place: usize, with_pages: bool) -> Result<(), Error> {
+        if self.counter.is_some() {
+            return Ok(());
+        }
         let process = &mut self.processes[place];
         process.sampled = Instant::now();
         if process.gone.is_some() {

@@ -151,6 +151,15 @@ pub fn executable(pid: u32) -> Result<fs::File, Error> {
     fs::File::open(path(pid, "exe")).map_err(|e| error(pid, "exe", e))
 }
 
+/// Where a file can be opened that a process has mapped, as long as it runs, also one in another root
+/// directory: by its path there, and by an empty one the executable.
+pub fn seen_by(pid: u32, file: &str) -> PathBuf {
+    match file {
+        "" => path(pid, "exe"),
+        file => path(pid, &format!("root/{}", file.trim_start_matches('/'))),
+    }
+}
+
 /// The working directory.
 pub fn cwd(pid: u32) -> Result<PathBuf, Error> {
     fs::read_link(path(pid, "cwd")).map_err(|e| error(pid, "cwd", e))

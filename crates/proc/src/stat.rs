@@ -20,6 +20,10 @@ pub struct Stat {
     pub pgrp: i32,
     /// The session.
     pub session: i32,
+    /// Page faults of it and of the children it waited for: minor, major.
+    pub faults: [u64; 2],
+    /// Processor time of it and of the children it waited for, in clock ticks: in programs, in the kernel.
+    pub times: [u64; 2],
     /// When it started, in clock ticks since boot. With the pid it names a process for good.
     pub starttime: u64,
     /// The exit status as waitpid(2) gives it; `None` on kernels before 3.5, 0 without permission.
@@ -40,6 +44,10 @@ fn try_parse(text: &[u8]) -> Option<Stat> {
     // Field 3 of the manual page is the first one here.
     let rest: Vec<&str> = rest.split_whitespace().collect();
     let field = |number: usize| rest.get(number - 3).copied();
+    let sum = |own: usize, children: usize| {
+        let of = |number| field(number)?.parse::<u64>().ok();
+        of(own)?.checked_add(of(children)?)
+    };
     Some(Stat {
         pid,
         comm,
@@ -47,6 +55,8 @@ fn try_parse(text: &[u8]) -> Option<Stat> {
         ppid: field(4)?.parse().ok()?,
         pgrp: field(5)?.parse().ok()?,
         session: field(6)?.parse().ok()?,
+        faults: [sum(10, 11)?, sum(12, 13)?],
+        times: [sum(14, 16)?, sum(15, 17)?],
         starttime: field(22)?.parse().ok()?,
         exit_code: field(52).and_then(|v| v.parse().ok()),
     })
@@ -56,7 +66,7 @@ fn try_parse(text: &[u8]) -> Option<Stat> {
 mod tests {
     use super::*;
 
-    const REST: &str = "S 42 4711 4711 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 987654 1000 200 \
+    const REST: &str = "S 42 4711 4711 0 -1 4194560 1 10 2 20 3 4 30 40 20 0 1 0 987654 1000 200 \
         18446744073709551615 1 2 3 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 1 2 3 4 5 6 7 256\n";
 
     #[test]
@@ -66,6 +76,7 @@ mod tests {
             assert_eq!((s.pid, s.comm.as_str(), s.state), (4711, name, 'S'));
             assert_eq!((s.ppid, s.pgrp, s.session), (42, 4711, 4711));
             assert_eq!((s.starttime, s.exit_code), (987_654, Some(256)));
+            assert_eq!((s.faults, s.times), ([11, 22], [33, 44]));
         }
     }
 

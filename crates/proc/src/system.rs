@@ -243,9 +243,30 @@ fn place(groups: &str, mounts: &str) -> Option<(u8, PathBuf)> {
     first.or_else(|| second.and_then(|path| Some((2, mounted("cgroup2", "", path)?))))
 }
 
+/// NUMA nodes of the machine that have memory or processors; `None` where the kernel does not tell.
+pub fn numa_nodes() -> Option<u64> {
+    numbers_in(&read::sys("devices/system/node/online")?)
+}
+
+/// How many numbers a list such as `0-3,8` has.
+fn numbers_in(list: &str) -> Option<u64> {
+    list.split(',').try_fold(0u64, |sum, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_numbers_are_counted() {
+        let lists = ["0", "0-1", "0-3,8", "", "a", "3-1", "0-18446744073709551615"];
+        let counts = lists.map(numbers_in);
+        assert_eq!(counts, [Some(1), Some(2), Some(5), None, None, None, None]);
+    }
 
     #[test]
     fn this_system_is_read() {

@@ -17,6 +17,8 @@ pub enum Part {
     Title(String),
     /// The name of what follows.
     Heading(String),
+    /// The sentence that the rest stands on, and whether all is well.
+    Verdict(bool, String),
     /// A paragraph.
     Text(String),
     /// Sentences that stand for themselves.
@@ -68,6 +70,7 @@ pub fn write_terminal(out: &mut impl Write, parts: &[Part], style: Style) -> io:
                     (false, _) => writeln!(out, "{text}\n{}", "-".repeat(underline(&text, style)))?,
                 }
             }
+            Part::Verdict(is_good, text) => verdict(out, *is_good, &text::plain(text), style)?,
             Part::Text(text) => wrap(out, &text::plain(text), "", style)?,
             Part::List(texts) => {
                 for text in texts {
@@ -89,7 +92,16 @@ fn underline(text: &str, style: Style) -> usize {
     text.chars().count().min(width(style))
 }
 
-/// Writes a paragraph; its first line begins with `mark`, and the others stand below what follows it.
+/// Writes a sentence in green or in red, line by line, as pagers forget a colour at the line's end.
+fn verdict(out: &mut impl Write, is_good: bool, text: &str, style: Style) -> io::Result<()> {
+    if !style.color {
+        return wrap(out, text, "", style);
+    }
+    let color = if is_good { 32 } else { 31 };
+    let lines = textwrap::wrap(text, width(style));
+    lines.iter().try_for_each(|line| writeln!(out, "\x1b[1;{color}m{line}\x1b[0m"))
+}
+
 /// Writes running text behind a mark, below which its further lines begin.
 pub(crate) fn wrap(out: &mut impl Write, text: &str, mark: &str, style: Style) -> io::Result<()> {
     let indent = " ".repeat(mark.chars().count());
@@ -137,6 +149,7 @@ pub fn write_markdown(out: &mut impl Write, parts: &[Part]) -> io::Result<()> {
         match part {
             Part::Title(text) => writeln!(out, "# {}", escaped(text))?,
             Part::Heading(text) => writeln!(out, "## {}", escaped(text))?,
+            Part::Verdict(_, text) => writeln!(out, "**{}**", escaped(text))?,
             Part::Text(text) => writeln!(out, "{}", escaped(text))?,
             Part::List(texts) => {
                 texts.iter().try_for_each(|t| writeln!(out, "- {}", escaped(t)))?
@@ -191,6 +204,7 @@ mod tests {
         rows.row(["12 B", "f<int>(a|b)\x1b[2J"]);
         vec![
             Part::Title("a\nb".into()),
+            Part::Verdict(false, "word ".repeat(30)),
             Part::Text("word ".repeat(40)),
             Part::List(vec!["one two ".repeat(20)]),
             Part::Table(rows),

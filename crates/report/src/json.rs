@@ -2,7 +2,7 @@
 //! what is not known is `null`, and no field is ever left out.
 //!
 //! One module a schema: [`mod@tape`], [`account`], [`events`], [`histogram`], [`live`], [`leaks`], [`mod@diff`],
-//! [`doctor`].
+//! [`limit`], [`doctor`].
 
 pub mod account;
 pub mod diff;
@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod events;
 pub mod histogram;
 pub mod leaks;
+pub mod limit;
 pub mod live;
 mod parts;
 pub mod tape;

@@ -1,6 +1,6 @@
 //! From figures to bytes.
 //!
-//! [`mod@account`], [`info`], [`events`], [`live`], [`leaks`], [`mod@diff`] and [`doctor`] are for people, with [`table`] and
+//! [`mod@account`], [`info`], [`events`], [`live`], [`leaks`], [`mod@diff`], [`limit`] and [`doctor`] are for people, with [`table`] and
 //! [`text`] for their columns and words; [`json`] is for programs, [`plot`] makes pictures. [`columns`] are the tables of an
 //! export, which [`sheet`] writes as [`csv`] or Parquet. [`size`] reads and prints sizes.
 //!
@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod classes;
 pub mod columns;
 pub mod csv;
 pub mod diff;
@@ -19,6 +20,7 @@ pub mod events;
 pub mod info;
 pub mod json;
 pub mod leaks;
+pub mod limit;
 pub mod live;
 #[cfg(feature = "parquet")]
 pub mod parquet;

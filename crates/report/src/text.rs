@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::overview::Member;
 use heaptape_analyze::sites::Origin;
 use heaptape_analyze::{Ended, Note, ProcessSummary, Summary};
+use heaptape_ledger::Bounds;
 
 use crate::size::Size;
 

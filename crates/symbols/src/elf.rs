@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{
-    ELFCLASS64, ELFDATA2LSB, ELFMAG, NT_GNU_BUILD_ID, PT_NOTE, SHF_EXECINSTR, SHN_LORESERVE,
-    SHN_UNDEF, SHN_XINDEX, SHT_DYNSYM, SHT_NOTE, SHT_SYMTAB, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC,
-    STT_NOTYPE,
+    ELFCLASS64, ELFDATA2LSB, ELFMAG, NT_GNU_BUILD_ID, PT_LOAD, PT_NOTE, SHF_EXECINSTR,
+    SHN_LORESERVE, SHN_UNDEF, SHN_XINDEX, SHT_DYNSYM, SHT_NOTE, SHT_SYMTAB, STB_LOCAL, STT_FUNC,
+    STT_GNU_IFUNC, STT_NOTYPE,
 };
 
 use crate::Error;
@@ -22,6 +22,8 @@ const FILE_HEADER: usize = 64;
 const SECTION_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SYMBOL: usize = 24;
+/// What is mapped begins at a multiple of this.
+const PAGE: u64 = 4096;
 
 /// More of each than the largest programs have.
 const MOST_SECTIONS: u64 = 1 << 20;
@@ -168,15 +170,28 @@ impl Elf {
     }
 
     fn read_notes(&self, head: &[u8]) -> Result<Vec<Extent>, Error> {
+        let headers = self.program_headers(head)?;
+        let headers = headers.chunks_exact(PROGRAM_HEADER);
+        let notes = headers.filter(|h| word(h, 0) == Some(PT_NOTE));
+        Ok(notes.filter_map(|h| Some(Extent { offset: long(h, 8)?, size: long(h, 32)? })).collect())
+    }
+
+    fn program_headers(&self, head: &[u8]) -> Result<Vec<u8>, Error> {
         let (offset, size) = (long(head, 32).unwrap_or(0), half(head, 54).unwrap_or(0));
         let count = usize::from(half(head, 56).unwrap_or(0));
         if offset == 0 || usize::from(size) != PROGRAM_HEADER {
             return Ok(Vec::new());
         }
-        let bytes = self.read(offset, count * PROGRAM_HEADER)?;
-        let headers = bytes.chunks_exact(PROGRAM_HEADER);
-        let notes = headers.filter(|h| word(h, 0) == Some(PT_NOTE));
-        Ok(notes.filter_map(|h| Some(Extent { offset: long(h, 8)?, size: long(h, 32)? })).collect())
+        self.read(offset, count * PROGRAM_HEADER)
+    }
+
+    /// The file's own address of what is mapped first: 0 but in executables that have a fixed place.
+    pub(crate) fn base(&self) -> Result<u64, Error> {
+        let headers = self.program_headers(&self.read(0, FILE_HEADER)?)?;
+        let headers = headers.chunks_exact(PROGRAM_HEADER);
+        let loaded = headers.filter(|h| word(h, 0) == Some(PT_LOAD));
+        let least = loaded.filter_map(|h| long(h, 16)).min().unwrap_or(0);
+        Ok(least - least % PAGE)
     }
 
     fn limit(&self, what: &'static str, count: u64, most: u64) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Names of functions, each file opened once and each function read once.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::elf::{Elf, Kind};
@@ -36,6 +37,17 @@ impl Names {
             self.modules.insert(module.clone(), found);
         }
         self.modules.get_mut(module)?.as_mut()?.at(address)
+    }
+
+    /// The function that holds the instruction before a return address in a file that lies at `path`: the
+    /// file's own address, and its function where that is known. `offset` is how far behind its first
+    /// part, as it was mapped, the return address lies.
+    pub fn mapped(&mut self, path: &Path, offset: u64) -> Option<(u64, Option<Arc<Name>>)> {
+        let elf = Elf::open(path).ok()?;
+        let (build_id, base) = (elf.build_id().ok()?, elf.base().ok()?);
+        let address = base.checked_add(offset)?;
+        let path = path.to_str()?.to_owned();
+        Some((address, self.of(&ModuleId { path, build_id }, address)))
     }
 }
 

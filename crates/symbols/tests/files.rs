@@ -336,3 +336,17 @@ fn what_is_no_file_is_not_waited_for() {
         assert!(Names::new(roots([folder.path()])).of(&id, 5).is_none());
     }
 }
+
+/// A library is mapped where its addresses begin with 0; an executable that has a fixed place is not.
+#[test]
+fn an_address_of_a_mapped_file_is_found_by_how_far_it_lies_behind_its_start() {
+    for (flags, base) in [(&["-shared"][..], 0), (&["-static", "-no-pie"], 0x40_0000)] {
+        let built = Built::new(flags);
+        let at = built.at["exported"] + 4;
+        let mut names = Names::new(Search::default().since(std::time::SystemTime::now()));
+        let (address, name) = names.mapped(&built.library, at - base).unwrap();
+        assert_eq!(address, at);
+        assert_eq!(name.unwrap().function.as_ref(), "exported");
+        assert_eq!(names.mapped(&built.folder.path().join("x.s"), 4), None, "no ELF file");
+    }
+}

@@ -2,14 +2,23 @@
 //!
 //! One shared arena connects the two. [`session`] says where everything lies in it, [`chunk`] how a
 //! thread takes a stretch of it and publishes what it wrote, [`process`] how a process makes itself
-//! known, [`event`] what one heap call looks like, [`note`] everything that is not a heap call.
+//! known, [`event`] what one heap call looks like, [`note`] everything that is not a heap call. Where a
+//! job is counted and not recorded, a [`ledger`] stands beside it, and a [`budget`] holds all its
+//! processes together to one limit, with a [`purse`] for each thread.
 //!
 //! Nothing here allocates, makes a system call or touches memory that it was not handed.
 #![no_std]
 
+mod arch;
 pub mod atomic;
+pub mod bin;
+pub mod budget;
 pub mod chunk;
 pub mod event;
+pub mod ledger;
+mod mend;
 pub mod note;
 pub mod process;
+pub mod purse;
 pub mod session;
+mod steal;

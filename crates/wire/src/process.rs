@@ -40,6 +40,33 @@ pub const JOB_VARIABLES: [&str; 20] = [
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
 ];
 
+/// Those of them that tell its rank.
+pub const JOB_RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The files of programs that launch the ranks of a job: without a rank of its own such a process is none
+/// of them.
+pub const LAUNCHERS: [&str; 20] = [
+    "mpirun",
+    "mpirun.openmpi",
+    "mpirun.mpich",
+    "mpiexec",
+    "mpiexec.openmpi",
+    "mpiexec.mpich",
+    "mpiexec.hydra",
+    "orterun",
+    "orted",
+    "prte",
+    "prted",
+    "prterun",
+    "hydra_pmi_proxy",
+    "hydra_bstrap_proxy",
+    "mpiexec.slurm",
+    "srun",
+    "slurmstepd",
+    "jsrun",
+    "aprun",
+    "palsd",
+];
+
 const NONE: u64 = 0;
 const FREE: u64 = 1 << 32;
 const CLAIMED: u64 = 2 << 32;

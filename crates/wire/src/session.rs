@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 
@@ -79,6 +79,7 @@ pub struct Session {
     pub version: AtomicU32,
     state: AtomicU32,
     stamp: AtomicU32,
+    counts: AtomicU32,
     /// A number that no other session has.
     name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
@@ -121,6 +122,10 @@ struct ClockLine(AtomicU32);
 const _: () = assert!(core::mem::size_of::<Session>() <= REFUSALS_AT);
 
 impl Session {
+    /// Where in the session's file stands whether calls are counted: a word, 0 for no.
+    #[cfg(not(loom))]
+    pub const COUNTS_AT: usize = core::mem::offset_of!(Session, counts);
+
     /// Collector: opens the session, under a `name` that no other has.
     pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {
         self.name.store(name, Ordering::Relaxed);
@@ -129,6 +134,17 @@ impl Session {
         self.tsc_per_ms.store(tsc_per_ms.max(1), Ordering::Relaxed);
         self.state.store(OPEN, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Collector: heap calls are counted in the [ledger](crate::ledger) that lies behind the arena, and not
+    /// recorded. Before the session is opened.
+    pub fn set_counting(&self) {
+        self.counts.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether heap calls are counted and not recorded.
+    pub fn is_counting(&self) -> bool {
+        self.counts.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the header is one that this version can join.

@@ -2,9 +2,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p heaptape-wire --release --test model`
 #![cfg(loom)]
 
+use heaptape_wire::budget::{Budget, Machine};
 use heaptape_wire::chunk::{ChunkHeader, FREE, Owner, claim};
+use heaptape_wire::purse::Purse;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
 const CAPACITY: usize = 64;
@@ -126,5 +128,142 @@ fn the_second_look_has_every_predecessor_of_the_first() {
         assert!(first == 0 || second == 8);
         releaser.join().unwrap();
         allocator.join().unwrap();
+    });
+}
+
+/// A budget near its limit, and a purse for each of three threads. With batches of one byte something is drawn ahead
+/// while 64 are left.
+#[derive(Default)]
+struct Job {
+    budget: Budget,
+    purses: [Purse; 3],
+}
+
+impl Machine for Job {
+    fn barrier(&self) -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn wait(&self, _: u32) -> bool {
+        thread::yield_now();
+        true
+    }
+
+    fn purses(&self) -> impl Iterator<Item = &Purse> {
+        self.purses.iter()
+    }
+}
+
+impl Job {
+    fn new(limit: u64) -> Job {
+        let job = Job::default();
+        job.budget.open(limit, 1);
+        job
+    }
+
+    fn spend(&self, purse: usize, bytes: u64) -> bool {
+        self.budget.spend(&self.purses[purse], bytes, self).is_ok()
+    }
+
+    fn refund(&self, purse: usize, bytes: u64) {
+        self.budget.refund(&self.purses[purse], bytes, self);
+    }
+
+    /// Nothing is left when all is refunded.
+    fn is_empty(&self) -> bool {
+        for purse in &self.purses {
+            self.budget.close(purse, self);
+        }
+        let drawn: i64 = self.purses.iter().map(Purse::drawn).sum();
+        (self.budget.granted(), drawn, self.budget.thieves()) == (0, 0, 0)
+    }
+}
+
+/// Runs two calls at a time, with all that a few preemptions can do.
+fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(run);
+}
+
+/// One thread draws ahead what the other needs: both fit, so both are granted.
+#[test]
+fn what_is_drawn_ahead_is_no_reason_to_refuse() {
+    explore(5, || {
+        let job = Arc::new(Job::new(70));
+        let other = job.clone();
+        let small = thread::spawn(move || other.spend(0, 2));
+        assert!(job.spend(1, 68));
+        assert!(small.join().unwrap());
+        job.refund(1, 70);
+        assert!(job.is_empty());
+    });
+}
+
+/// Of two that do not fit together one is granted and one refused.
+#[test]
+fn one_of_two_is_granted_at_the_edge() {
+    explore(5, || {
+        let job = Arc::new(Job::new(70));
+        let other = job.clone();
+        let first = thread::spawn(move || other.spend(0, 36));
+        let second = job.spend(1, 36);
+        assert!(first.join().unwrap() != second);
+        job.refund(2, 36);
+        assert!(job.is_empty());
+    });
+}
+
+/// Two thieves go for the credit of a third: it is in one's hands while the other looks, and one of them gets it.
+#[test]
+fn one_of_two_thieves_is_granted() {
+    explore(4, || {
+        let job = Arc::new(Job::new(70));
+        assert!(job.spend(2, 2));
+        assert!(job.spend(2, 66) && job.purses[2].credit() == 1);
+        let other = job.clone();
+        let first = thread::spawn(move || other.spend(0, 2));
+        let second = job.spend(1, 2);
+        assert!(first.join().unwrap() != second);
+        job.refund(0, 70);
+        assert!(job.is_empty());
+    });
+}
+
+/// A spend from the purse, and a theft: nothing is spent that was taken.
+#[test]
+fn credit_is_spent_or_taken() {
+    explore(5, || {
+        let job = Arc::new(Job::new(70));
+        assert!(job.spend(0, 2) && job.purses[0].credit() == 1);
+        let other = job.clone();
+        let quick = thread::spawn(move || other.spend(0, 1));
+        let large = job.spend(1, 68);
+        let quick = quick.join().unwrap();
+        assert!(quick != large, "{quick} {large}");
+        job.refund(0, if large { 70 } else { 3 });
+        assert!(job.is_empty());
+    });
+}
+
+/// What was refunded before a request began is there for it.
+#[test]
+fn a_refund_counts_at_once() {
+    explore(5, || {
+        let job = Arc::new(Job::new(70));
+        let done = Arc::new(AtomicU64::new(0));
+        assert!(job.spend(0, 2));
+        let (other, told) = (job.clone(), done.clone());
+        let refunder = thread::spawn(move || {
+            other.refund(0, 2);
+            told.store(1, Ordering::Release);
+        });
+        let in_time = done.load(Ordering::Acquire) == 1;
+        let granted = job.spend(1, 70);
+        assert!(granted || !in_time);
+        refunder.join().unwrap();
+        job.refund(1, if granted { 70 } else { 0 });
+        assert!(job.is_empty());
     });
 }

@@ -10,9 +10,9 @@ use heaptape_tape::{Columns, Item, Lent, OldBlock, ProcessSummary, Resolved, Tap
 use super::kernel::Samples;
 use super::{Column, Curve, Curves, Figure, Run, Source, Summit, Wish};
 use crate::Error;
-use crate::bounds::Bounds;
 use crate::moment;
 use crate::timeline::{Axis, Extent, Levels, Step, Timeline};
+use heaptape_ledger::Bounds;
 
 /// Events between two reports of progress.
 const TOLD: u64 = 1 << 14;

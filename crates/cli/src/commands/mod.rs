@@ -8,12 +8,14 @@ mod events;
 mod export;
 mod info;
 mod leaks;
+mod limit;
 mod live;
 mod man;
 mod open;
 mod plot;
 mod record;
 mod report;
+mod running;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ use crate::terminal::Terminal;
 pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
     match command {
         Command::Record(args) => Ok(record::run(args, terminal.is_quiet())),
+        Command::Limit(args) => Ok(limit::limit(args, terminal)),
+        Command::Stat(args) => Ok(limit::stat(args, terminal)),
         Command::Info(args) => info::run(&args, terminal),
         Command::Report(args) => report::run(&args, terminal),
         Command::Events(args) => events::run(args, terminal),

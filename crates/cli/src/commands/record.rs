@@ -1,28 +1,20 @@
 //! `heaptape record`: every heap call of a program and its children, onto a tape.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heaptape_collect::{
-    Error, Exit, Joining, Launch, Outcome, Output, Recording, Watch, join, record,
-};
-use heaptape_proc::{job, launcher};
+use heaptape_collect::{Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record};
+use heaptape_proc::job as place;
 use heaptape_report::size::Size;
-use heaptape_report::text::{early_end, plain};
+use heaptape_report::text::early_end;
 use heaptape_tape::Ended;
 
+use super::running::{FAILED, Teller, exit_code, job, not_started};
 use crate::args;
 use crate::library;
-
-/// heaptape itself failed, and the command was not started.
-const FAILED: u8 = 125;
-/// The command is there and can't be run.
-const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
-const NOT_FOUND: u8 = 127;
 
 /// Records, and ends as the command ended.
 pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
@@ -39,7 +31,7 @@ pub(crate) fn run(args: args::Record, quiet: bool) -> ExitCode {
     };
     match record(&recording, &mut teller) {
         Ok(outcome) => {
-            teller.outcome(&outcome);
+            tell(&teller, &outcome);
             exit_code(outcome.exit)
         }
         Err(error) => failure(&error, &teller),
@@ -53,11 +45,7 @@ fn failure(error: &Error, teller: &Teller) -> ExitCode {
         _ => "",
     };
     teller.error(&format!("{error}{advice}"));
-    ExitCode::from(match error {
-        Error::NotFound { .. } => NOT_FOUND,
-        Error::NotExecutable { .. } => NOT_EXECUTABLE,
-        _ => FAILED,
-    })
+    not_started(error)
 }
 
 /// Joins the recording of the job and becomes the command. What returns is the process that records, which
@@ -72,7 +60,7 @@ fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
     };
     match join(&joining, teller) {
         Ok(outcome) => {
-            outcome.iter().for_each(|outcome| teller.outcome(outcome));
+            outcome.iter().for_each(|outcome| tell(teller, outcome));
             ExitCode::SUCCESS
         }
         Err(error) => failure(&error, teller),
@@ -80,18 +68,12 @@ fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
 }
 
 fn joining(args: args::Record) -> Result<Joining> {
-    let lookup = |name: &str| std::env::var(name).ok();
-    let Some(job) = launcher::job_name(std::process::id(), lookup) else {
-        bail!(
-            "--join needs to know which job this is, and no MPI launcher has said so; name it with {}=NAME in the environment",
-            launcher::JOB_VARIABLE
-        );
-    };
+    let (job, local_size) = job()?;
     Ok(Joining {
         launch: launch(args.command, args.no_aslr, args.python_malloc)?,
         directory: args.output.unwrap_or_else(|| ".".into()),
         job,
-        local_size: job::find(lookup).and_then(|job| job.local_size),
+        local_size,
         no_wait: args.no_wait,
         max_size: args.max_size,
         again: std::env::args_os().collect(),
@@ -122,7 +104,7 @@ fn recording(args: args::Record) -> Result<Recording> {
 /// The name with our own MPI rank for `%r`.
 fn with_rank(path: PathBuf) -> Result<PathBuf> {
     let Some(text) = path.to_str().filter(|text| text.contains("%r")) else { return Ok(path) };
-    let Some(job) = job::find(|name| std::env::var(name).ok()) else {
+    let Some(job) = place::find(|name| std::env::var(name).ok()) else {
         bail!(
             "{text} has %r in its name, but no MPI launcher gave this process a rank; nothing was started (%p stands for the process id)"
         );
@@ -133,49 +115,31 @@ fn with_rank(path: PathBuf) -> Result<PathBuf> {
 /// How a tape says that processes went on, which is no fault.
 const WENT_ON: &str = "processes-went-on";
 
-/// The command's own status; 128 + n when signal n ended it.
-fn exit_code(exit: Exit) -> ExitCode {
-    let code = exit.code.or(exit.signal.map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED))
-}
-
-/// Says on stderr what the user should know.
-struct Teller {
-    quiet: bool,
-}
-
-impl Teller {
-    fn error(&self, sentence: &str) {
-        // One line, whatever names stand in it.
-        let _ = writeln!(std::io::stderr(), "heaptape: {}", plain(sentence));
+/// Says what came of a recording.
+fn tell(teller: &Teller, outcome: &Outcome) {
+    let went_on = |ended: &Ended| matches!(ended, Ended::Other(why) if why == WENT_ON);
+    if let Some(ended) = outcome.ended.as_ref().filter(|ended| !(teller.quiet && went_on(ended))) {
+        teller.error(&format!("the tape ends before the job did: {}", early_end(ended)));
     }
-
-    fn outcome(&self, outcome: &Outcome) {
-        let went_on = |ended: &Ended| matches!(ended, Ended::Other(why) if why == WENT_ON);
-        if let Some(ended) = outcome.ended.as_ref().filter(|ended| !(self.quiet && went_on(ended)))
-        {
-            self.error(&format!("the tape ends before the job did: {}", early_end(ended)));
-        }
-        if self.quiet {
-            return;
-        }
-        let path = outcome.path.display();
-        let mut line = format!(
-            "{} events of {} {} in {path} ({}); lost: {}, order faults: {}",
-            outcome.events,
-            outcome.processes,
-            if outcome.processes == 1 { "process" } else { "processes" },
-            Size(outcome.bytes),
-            outcome.lost,
-            outcome.order_faults,
-        );
-        if outcome.uncovered > 0 {
-            line += &format!(", not covered or only in part: {}", outcome.uncovered);
-        }
-        self.error(&line);
-        if std::io::stderr().is_terminal() {
-            self.error(&format!("next: heaptape info {path}"));
-        }
+    if teller.quiet {
+        return;
+    }
+    let path = outcome.path.display();
+    let mut line = format!(
+        "{} events of {} {} in {path} ({}); lost: {}, order faults: {}",
+        outcome.events,
+        outcome.processes,
+        if outcome.processes == 1 { "process" } else { "processes" },
+        Size(outcome.bytes),
+        outcome.lost,
+        outcome.order_faults,
+    );
+    if outcome.uncovered > 0 {
+        line += &format!(", not covered or only in part: {}", outcome.uncovered);
+    }
+    teller.error(&line);
+    if std::io::stderr().is_terminal() {
+        teller.error(&format!("next: heaptape info {path}"));
     }
 }
 
@@ -185,15 +149,6 @@ impl Watch for Teller {
     }
 
     fn waiting(&mut self, pids: &[u32]) {
-        if self.quiet || !std::io::stderr().is_terminal() {
-            return;
-        }
-        let list: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
-        let more = if pids.len() > 8 { ", …" } else { "" };
-        self.error(&format!(
-            "the command has ended; waiting for {} more of its processes ({}{more}); Ctrl-C ends the recording and leaves them alone",
-            pids.len(),
-            list.join(", "),
-        ));
+        Teller::waiting(self, pids, "recording");
     }
 }

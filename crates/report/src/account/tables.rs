@@ -5,15 +5,15 @@ use std::cmp::Reverse;
 
 use heaptape_analyze::account::Held;
 use heaptape_analyze::bins::Traffic;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::lives::{CLASSES, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Site};
+use heaptape_ledger::Bounds;
 
 use super::Figures;
 use crate::document::{Part, Rows};
 use crate::size::{Count, Millis, Size};
 use crate::table::Align::{Left, Name, Right, Text};
-use crate::text;
+use crate::{classes, text};
 
 /// What lived at the peak, by caller.
 pub(super) fn at_peak(figures: &Figures<'_>) -> Vec<Part> {
@@ -128,28 +128,17 @@ pub(super) fn modules(figures: &Figures<'_>) -> Vec<Part> {
 
 /// The size classes, and their groups.
 pub(super) fn bins(figures: &Figures<'_>) -> Vec<Part> {
-    let columns = |first| {
-        [
-            first,
-            ("peak", Right),
-            ("total", Right),
-            ("freed", Right),
-            ("current", Right),
-            ("count", Right),
-            ("", Left),
-        ]
-    };
     let bins = &figures.account.bins;
     let mut all: Vec<_> = bins.bins().collect();
     all.sort_by_key(|(bin, traffic)| (Reverse(traffic.total), *bin));
     let count = all.len();
     let mut shown = figures.first(&all).to_vec();
     shown.sort_by_key(|(bin, _)| *bin);
-    let mut classes = Rows::new(&columns(("up to", Right)));
+    let mut rows = Rows::new(&classes::columns(("up to", Right)));
     for (bin, traffic) in &shown {
-        classes.row(bin_row(Size(bin.unit()).to_string(), traffic));
+        rows.row(bin_row(Size(bin.unit()).to_string(), traffic));
     }
-    let mut groups = Rows::new(&columns(("group", Left)));
+    let mut groups = Rows::new(&classes::columns(("group", Left)));
     for (group, traffic) in bins.groups() {
         groups.row(bin_row(group.name().to_owned(), traffic));
     }
@@ -157,22 +146,15 @@ pub(super) fn bins(figures: &Figures<'_>) -> Vec<Part> {
     let mut parts = vec![
         Part::Heading("Sizes, as requested".to_owned()),
         Part::Table(groups),
-        Part::Table(classes),
+        Part::Table(rows),
     ];
     parts.extend(figures.rest(shown.len(), count, "size classes, with fewer bytes"));
     parts
 }
 
 fn bin_row(name: String, traffic: &Traffic) -> [String; 7] {
-    [
-        name,
-        text::bounds(traffic.peak),
-        Size(traffic.total).to_string(),
-        Size(traffic.freed).to_string(),
-        Size(traffic.current).to_string(),
-        Count(traffic.count).to_string(),
-        if traffic.current == 0 { "ok" } else { "not all freed" }.to_owned(),
-    ]
+    let Traffic { peak, total, freed, current, count } = *traffic;
+    classes::Class { name, peak: text::bounds(peak), total, freed, current, count }.row()
 }
 
 /// How long blocks lived.

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use heaptape_analyze::Call;
 use heaptape_analyze::account::{Account, Held, Part};
 use heaptape_analyze::bins::Traffic;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::findings::Finding;
 use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};
@@ -15,7 +14,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
-use super::parts::{CallerName, LoadPart, UncoveredPart};
+use super::parts::{CallerName, LoadPart, UncoveredPart, Value};
 use crate::account::Figures;
 
 #[derive(Serialize)]
@@ -105,21 +104,6 @@ impl FindingPart {
                 FindingPart { caller: place(most), ..part("copies", *copied) }
             }
         }
-    }
-}
-
-/// The value where it is known, else its bounds.
-struct Value(Bounds);
-
-#[derive(Serialize)]
-struct BoundsPart {
-    lower: u64,
-    upper: u64,
-}
-
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        BoundsPart { lower: self.0.lower, upper: self.0.upper }.serialize(serializer)
     }
 }
 

@@ -4,7 +4,8 @@ use heaptape_analyze::lives::Load;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::sites::Origin;
 use heaptape_analyze::{ProcessSummary, Uncovered};
-use serde::Serialize;
+use heaptape_ledger::Bounds;
+use serde::{Serialize, Serializer};
 
 use crate::text;
 
@@ -33,6 +34,21 @@ pub(super) struct LoadPart {
 impl From<Load> for LoadPart {
     fn from(load: Load) -> LoadPart {
         LoadPart { bytes: load.bytes, blocks: load.blocks }
+    }
+}
+
+/// A figure that lies between two values; both are the same where it is known.
+pub(super) struct Value(pub(super) Bounds);
+
+#[derive(Serialize)]
+struct BoundsPart {
+    lower: u64,
+    upper: u64,
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        BoundsPart { lower: self.0.lower, upper: self.0.upper }.serialize(serializer)
     }
 }
 

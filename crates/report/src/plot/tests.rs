@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::sample;
-use heaptape_analyze::bounds::Bounds;
 use heaptape_analyze::curves::{Column, Curve, Curves, Run, Summit};
 use heaptape_analyze::timeline::Axis;
+use heaptape_ledger::Bounds;
 
 /// A run of a million calls at half a MiB, with one call that had 64 MiB.
 fn spike() -> Drawing {

@@ -22,19 +22,19 @@ impl Bounds {
 
     /// A largest value that was at least `value`, too.
     #[inline]
-    pub(crate) fn raise(&mut self, value: u64) {
+    pub fn raise(&mut self, value: u64) {
         self.lower = self.lower.max(value);
         self.upper = self.upper.max(value);
     }
 
     /// The largest value of a sum of two, given those of each: they may have come together, or not.
-    pub(crate) fn join_peak(&mut self, other: Bounds) {
+    pub fn join_peak(&mut self, other: Bounds) {
         self.lower = self.lower.max(other.lower);
         self.upper = self.upper.saturating_add(other.upper);
     }
 
     /// The sum of two figures of one moment.
-    pub(crate) fn add(&mut self, other: Bounds) {
+    pub fn add(&mut self, other: Bounds) {
         self.lower = self.lower.saturating_add(other.lower);
         self.upper = self.upper.saturating_add(other.upper);
     }

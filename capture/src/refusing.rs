@@ -1,0 +1,55 @@
+//! Refusals: what happens to a request beyond the limit.
+
+use core::sync::atomic::Ordering;
+
+use heaptape_wire::ledger::{OnLimit, Refused};
+
+use crate::arena::clock;
+use crate::counting::{Lane, ledger};
+use crate::lifecycle::{self, STATE};
+use crate::patience::Patience;
+use crate::slot;
+use crate::{arch, callers, sheets};
+
+/// A request for so many bytes was refused. Where the whole job is to be killed or stopped for it, this
+/// process goes first, before it does anything else.
+#[cold]
+#[inline(never)]
+pub fn refuse(lane: Lane, bytes: u64, caller: usize) {
+    // The real `operator new` asks once more before it throws.
+    if slot::is_retry(caller) {
+        return;
+    }
+    let header = ledger().header();
+    header.refuse(&Refused {
+        slot: sheets::own_slot(),
+        generation: STATE.generation.load(Ordering::Relaxed),
+        thread: lane.sheet.thread.load(Ordering::Relaxed),
+        time: clock(),
+        bytes,
+        caller: caller as u64,
+        module: callers::module_of(caller) as u32,
+        job: ledger().budget().granted(),
+    });
+    const SIGKILL: usize = 9;
+    const SIGSTOP: usize = 19;
+    match header.wanted().on_limit {
+        OnLimit::Fail => {}
+        OnLimit::Kill => end_by(SIGKILL),
+        OnLimit::Stop => end_by(SIGSTOP),
+    }
+}
+
+/// Sends this process a signal, or, where a sandbox may forbid that, waits for the collector to do it.
+fn end_by(signal: usize) {
+    if !lifecycle::is_sandboxed() {
+        let pid = arch::ask(arch::SYS_GETPID) as usize;
+        // SAFETY: a signal to this process alone.
+        unsafe { arch::syscall(arch::SYS_KILL, [pid, signal, 0, 0, 0, 0]) };
+        return;
+    }
+    /// Longer than the collector takes.
+    const MOST_MS: u64 = 1000;
+    let mut patience = Patience::new();
+    while !patience.has_waited(MOST_MS) && patience.wait() {}
+}

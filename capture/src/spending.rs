@@ -1,0 +1,99 @@
+//! Spending: a thread's way to the job's budget, and what the budget asks of the system.
+
+use core::sync::atomic::Ordering;
+
+use heaptape_wire::budget::Machine;
+use heaptape_wire::ledger::SHEETS;
+use heaptape_wire::purse::Purse;
+
+use crate::arch::{self, syscall};
+use crate::counting::{self, Lane, ledger};
+use crate::lifecycle::{self, STATE};
+
+const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 1 << 2;
+
+/// Charges the budget with bytes that are about to be handed out; false when they do not fit.
+#[inline(always)]
+pub fn spend(lane: Lane, bytes: u64) -> bool {
+    match lane.purse {
+        Some(purse) => ledger().budget().spend_now(purse, bytes) || spend_slowly(purse, bytes),
+        None => true,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
+    ledger().budget().spend(purse, bytes, &System).is_ok()
+}
+
+/// Gives the budget bytes back that were given back to the allocator.
+#[inline(always)]
+pub fn refund(lane: Lane, bytes: u64) {
+    if let Some(purse) = lane.purse
+        && !ledger().budget().refund_now(purse, bytes)
+    {
+        settle(purse);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn settle(purse: &'static Purse) {
+    ledger().budget().settle(purse, &System);
+}
+
+/// What a process does before it first spends: others may reach it with a barrier.
+pub fn begin() {
+    if !membarrier(MEMBARRIER_REGISTER_GLOBAL_EXPEDITED) {
+        ledger().budget().fence_for_ever();
+    }
+}
+
+/// The program is about to enter a sandbox, which may forbid to ask for a barrier.
+pub fn enter_sandbox() {
+    if counting::is_on() {
+        ledger().budget().fence_for_ever();
+        membarrier(MEMBARRIER_GLOBAL_EXPEDITED);
+    }
+}
+
+fn membarrier(command: usize) -> bool {
+    // SAFETY: touches no memory.
+    unsafe { syscall(arch::SYS_MEMBARRIER, [command, 0, 0, 0, 0, 0]) == 0 }
+}
+
+/// The system, as the budget asks it.
+struct System;
+
+impl System {
+    /// Rounds of waiting without a pause, and in all; a pause takes 50 µs at least.
+    const SPINS: u32 = 64;
+    const ROUNDS: u32 = 4096;
+    /// The same where nothing may be asked of the kernel.
+    const ROUNDS_SPINNING: u32 = 1 << 22;
+}
+
+impl Machine for System {
+    fn barrier(&self) -> bool {
+        !lifecycle::is_sandboxed() && membarrier(MEMBARRIER_GLOBAL_EXPEDITED)
+    }
+
+    fn wait(&self, round: u32) -> bool {
+        let is_quiet = lifecycle::is_sandboxed() || STATE.sleepless.load(Ordering::Relaxed) != 0;
+        if round < Self::SPINS || is_quiet {
+            arch::relax();
+            return round < if is_quiet { Self::ROUNDS_SPINNING } else { Self::ROUNDS };
+        }
+        let moment: [u64; 2] = [0, 50_000];
+        // SAFETY: reads the two words; the remainder is not asked for.
+        unsafe { syscall(arch::SYS_NANOSLEEP, [moment.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+        round < Self::ROUNDS
+    }
+
+    fn purses(&self) -> impl Iterator<Item = &Purse> {
+        let taken = ledger().header().sheets_taken.load(Ordering::Acquire) as usize;
+        (0..taken.min(SHEETS)).map(|sheet| ledger().purse(sheet))
+    }
+}

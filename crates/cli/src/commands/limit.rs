@@ -1,0 +1,269 @@
+//! `heaptape limit` and `heaptape stat`: the memory of a job, counted while it runs, with a limit for all its
+//! processes together or without one.
+
+mod asker;
+mod bars;
+mod files;
+mod joined;
+mod watcher;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count};
+use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
+use heaptape_report::document::Part;
+use heaptape_report::limit::{self, Figures, Settings};
+use heaptape_report::table::UNLIMITED;
+use heaptape_report::{Style, document, json};
+
+use super::running::{FAILED, Teller, exit_code, not_started};
+use crate::args;
+use crate::library;
+use crate::terminal::Terminal;
+use bars::Bars;
+use files::{Files, Form, Target};
+use watcher::Watcher;
+
+/// What was asked for makes no sense.
+const WRONG_USAGE: u8 = 2;
+/// The verdict is not `within`, and `--strict` was given.
+const NOT_WITHIN: u8 = 3;
+/// The job was killed for a request beyond the limit: 128 + SIGKILL.
+const KILLED: u8 = 137;
+
+/// Runs a command with a limit.
+pub(crate) fn limit(args: args::Limit, terminal: &Terminal) -> ExitCode {
+    run(Some(args.size), args.on_limit.into(), args.counting, terminal)
+}
+
+/// Runs a command and only counts.
+pub(crate) fn stat(args: args::Stat, terminal: &Terminal) -> ExitCode {
+    run(None, OnLimit::Fail, args.counting, terminal)
+}
+
+fn run(
+    limit: Option<u64>,
+    on_limit: OnLimit,
+    args: args::Counting,
+    terminal: &Terminal,
+) -> ExitCode {
+    let teller = Teller { quiet: terminal.is_quiet() };
+    if args.brief && Basis::from(args.basis) == Basis::Usable {
+        teller.error("--brief counts no usable bytes, and --basis usable needs them");
+        return ExitCode::from(WRONG_USAGE);
+    }
+    // Who counts for others opens them when there is something to write: to open a pipe is to wait.
+    let is_early = !(args.join && collects_for_others());
+    let named = |path: &'_ Option<PathBuf>| path.clone().filter(|_| is_early);
+    let files = match open(named(&args.output).as_deref(), named(&args.json).as_deref(), &teller) {
+        Ok(files) => files,
+        Err(status) => return status,
+    };
+    let library = match library::path() {
+        Ok(library) => library,
+        Err(error) => {
+            teller.error(&format!("{error:#}"));
+            files.discard();
+            return ExitCode::from(FAILED);
+        }
+    };
+    let settings = settings(on_limit, &args);
+    let counting = counting(limit, &args, &settings, library);
+    let bars = if args.live { Bars::new(limit) } else { None };
+    let mut watcher = Watcher::new(teller, on_limit, bars);
+    if args.join {
+        return joined::run(counting, settings, files, &args, watcher, terminal);
+    }
+    let came = counted(&counting, settings.strict, &mut watcher);
+    watcher.close();
+    match came {
+        Ok((job, exit)) => {
+            let report = Report { job, exit, settings: &settings, verbose: args.verbose };
+            let is_told = report.tell(files, &mut watcher, terminal);
+            status(&report.job, exit, &settings, is_told)
+        }
+        Err(error) => {
+            watcher.teller.error(&error.to_string());
+            files.discard();
+            not_started(&error)
+        }
+    }
+}
+
+/// Opens the files that the report goes to, or says why not.
+fn open(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Result<Files, ExitCode> {
+    Files::open(output, json).map_err(|error| match error {
+        files::Error::Same(sentence) => {
+            teller.error(&sentence);
+            ExitCode::from(WRONG_USAGE)
+        }
+        files::Error::Unwritable(error) => {
+            teller.error(&format!("{error:#}; nothing was started"));
+            ExitCode::from(FAILED)
+        }
+    })
+}
+
+/// Counts, but not what can't be counted where only that would do.
+fn counted(
+    counting: &Counting,
+    is_strict: bool,
+    watcher: &mut Watcher,
+) -> Result<(Job, Exit), Error> {
+    let why = is_strict.then(|| counting.launch.obstacle()).flatten();
+    let Some(why) = why else { return count(counting, watcher) };
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let command: Vec<String> = counting.launch.command.iter().map(text).collect();
+    let name = command.first().cloned().unwrap_or_default();
+    watcher
+        .teller
+        .error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
+    let job = Job {
+        uncovered: vec![Missed { pid: 0, command: command.clone(), why }],
+        command,
+        limit: counting.limit,
+        basis: counting.basis,
+        exact: counting.exact,
+        details: counting.details,
+        ..Job::default()
+    };
+    Ok((job, Exit::default()))
+}
+
+fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {
+    Settings {
+        on_limit,
+        exclude_mpi_runtime: args.exclude_mpi_runtime,
+        exempt: args.exempt.clone(),
+        count_launcher: args.count_launcher,
+        strict: args.strict,
+    }
+}
+
+fn counting(
+    limit: Option<u64>,
+    args: &args::Counting,
+    settings: &Settings,
+    library: PathBuf,
+) -> Counting {
+    let command = args.command.clone();
+    Counting {
+        launch: Launch { command, library, no_aslr: false, python_malloc: false },
+        limit,
+        basis: args.basis.into(),
+        on_limit: settings.on_limit,
+        exact: args.exact,
+        details: !args.brief,
+        count_launchers: settings.count_launcher,
+        no_wait: args.no_wait,
+    }
+}
+
+/// The exit status: the command's, unless the verdict counts for more. `is_told`: the report is where it
+/// was to be.
+fn status(job: &Job, exit: Exit, settings: &Settings, is_told: bool) -> ExitCode {
+    let verdict = job.verdict();
+    if settings.strict && (verdict != Verdict::Within || !is_told) {
+        ExitCode::from(NOT_WITHIN)
+    } else if verdict == Verdict::Killed && settings.on_limit == OnLimit::Kill {
+        ExitCode::from(KILLED)
+    } else {
+        exit_code(exit)
+    }
+}
+
+/// What is to be told.
+struct Report<'a> {
+    job: Job,
+    exit: Exit,
+    settings: &'a Settings,
+    verbose: bool,
+}
+
+impl Report<'_> {
+    /// Writes the report where it belongs, and says what can't be written. Whether all was.
+    fn tell(&self, files: Files, watcher: &mut Watcher, terminal: &Terminal) -> bool {
+        let mut job = self.job.clone();
+        let function = watcher.asker.describe(&mut job);
+        let figures = Figures {
+            job: &job,
+            totals: &Totals::of(&job),
+            spread: Spread::of(&job),
+            settings: self.settings,
+            exit: Ended { code: self.exit.code, signal: self.exit.signal },
+            function: function.as_deref(),
+            verbose: self.verbose,
+        };
+        let parts = limit::parts(&figures);
+        if files.output.is_none() && !terminal.is_quiet() {
+            say(&parts, terminal);
+        }
+        let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
+        let text = files.output.map(|file| save(&file, &parts));
+        let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
+        let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
+        sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
+        sentences.is_empty()
+    }
+}
+
+/// Writes the report into its file.
+fn save(file: &Target, parts: &[Part]) -> io::Result<()> {
+    let style = Style { width: UNLIMITED, color: false };
+    file.write(|out| match file.form {
+        Form::Markdown => document::write_markdown(out, parts),
+        Form::Text => document::write_terminal(out, parts, style),
+    })
+}
+
+/// Writes the report to stderr, all at once.
+fn say(parts: &[Part], terminal: &Terminal) {
+    let mut out = Vec::new();
+    // A vector takes all, and there is nobody to tell when stderr is closed.
+    let _ = document::write_terminal(&mut out, parts, terminal.style_of_stderr());
+    let _ = io::stderr().write_all(&out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(on_limit: OnLimit, strict: bool) -> Settings {
+        Settings {
+            on_limit,
+            exclude_mpi_runtime: false,
+            exempt: Vec::new(),
+            count_launcher: false,
+            strict,
+        }
+    }
+
+    /// Exit codes can't be compared but by what they print.
+    fn text(code: ExitCode) -> String {
+        format!("{code:?}")
+    }
+
+    #[test]
+    fn the_status_is_the_commands_unless_the_verdict_counts_for_more() {
+        let refused = Job { refused: 1, ..Job::default() };
+        let killed = Job { killed: true, ..refused.clone() };
+        let exit = Exit { code: Some(7), signal: None };
+        for (job, on_limit, strict, code) in [
+            (&Job::default(), OnLimit::Fail, false, 7),
+            (&Job::default(), OnLimit::Kill, true, 7),
+            (&refused, OnLimit::Fail, false, 7),
+            (&refused, OnLimit::Fail, true, 3),
+            (&killed, OnLimit::Kill, false, 137),
+            (&killed, OnLimit::Kill, true, 3),
+            (&killed, OnLimit::Stop, false, 7),
+        ] {
+            let found = status(job, exit, &settings(on_limit, strict), true);
+            assert_eq!(text(found), text(ExitCode::from(code)), "{on_limit:?} {strict}");
+        }
+        let unwritten = status(&Job::default(), exit, &settings(OnLimit::Fail, true), false);
+        assert_eq!(text(unwritten), text(ExitCode::from(3)));
+    }
+}

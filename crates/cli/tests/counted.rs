@@ -1,0 +1,142 @@
+//! What processes of a counted job leave behind when they end, and how a whole job is ended or stopped.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::{program, static_program};
+use harness::running::{Outcome, Running, run, until};
+use harness::{LIMIT, heaptape, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// `heaptape limit LIMIT --json FILE WORDS… -- PROGRAM ARGS…`
+fn limited(folder: &Path, limit: u64, words: &[&str], program: &Path, args: &[&str]) -> Command {
+    let mut command = heaptape(["limit", "--quiet", "--json"]);
+    command.arg(folder.join("x.json")).args(words).arg(limit.to_string());
+    command.arg("--").arg(program).args(args);
+    command
+}
+
+fn document(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("x.json")).expect("a document");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn numbers(outcome: &Outcome) -> Vec<u64> {
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    text.split_whitespace().map(|word| word.parse().expect("a number")).collect()
+}
+
+#[test]
+fn what_a_parent_held_stays_charged_until_its_heir_lets_go() {
+    const PAGE: u64 = 4096;
+    let (folder, limit, bytes) = (scratch(), 100u64 << 20, 60u64 << 20);
+    let args = [bytes.to_string(), limit.to_string()];
+    let args = args.each_ref().map(String::as_str);
+    let outcome = run(&mut limited(folder.path(), limit, &[], &program("heirs"), &args));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let small = bytes / 4;
+    let expected = [limit - bytes - small, limit - bytes, limit];
+    let had = numbers(&outcome);
+    assert_eq!(had.len(), 3, "{had:?}");
+    for (had, expected) in had.iter().zip(expected) {
+        assert!((expected - PAGE..=expected).contains(had), "{had} of {expected}");
+    }
+    let document = document(folder.path());
+    let peak = &document["peak"]["charged"];
+    assert!(peak["lower"].as_u64() <= Some(limit) && peak["upper"].as_u64() <= Some(limit));
+    assert_eq!(document["processes"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn nothing_is_lost_with_processes_that_are_killed_at_random() {
+    let (folder, limit) = (scratch(), 8u64 << 20);
+    let limit_word = limit.to_string();
+    for words in [&[][..], &["--exact"]] {
+        let mut command =
+            limited(folder.path(), limit, words, &program("perish"), &["60", &limit_word]);
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let [before, after] = numbers(&outcome)[..] else { panic!("two numbers") };
+        assert!(before > limit - (64 << 10) && before <= limit, "{before}");
+        assert_eq!(before, after, "{words:?}");
+        let peak = document(folder.path())["peak"]["charged"]["upper"].as_u64();
+        assert!(peak <= Some(limit), "{peak:?}");
+    }
+}
+
+/// A job that strays: its program, and the shared memory that it maps.
+struct Straying {
+    folder: tempfile::TempDir,
+    segment: PathBuf,
+    command: Command,
+}
+
+impl Straying {
+    fn new(on_limit: &str) -> Straying {
+        let folder = scratch();
+        let name = format!("/heaptape-test-{}-{on_limit}", std::process::id());
+        let segment = Path::new("/dev/shm").join(&name[1..]);
+        let lingering = static_program("lingering");
+        let args = [&name, "20000000", lingering.to_str().expect("a path")];
+        let words = ["--on-limit", on_limit];
+        let command = limited(folder.path(), 30_000_000, &words, &program("straying"), &args);
+        Straying { folder, segment, command }
+    }
+}
+
+/// Whether a process is there and runs, or waits to.
+fn lives(pid: u64) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+fn state(pid: u64) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim().chars().next()
+}
+
+#[test]
+fn a_job_that_is_killed_leaves_no_process_and_no_shared_memory() {
+    let mut straying = Straying::new("kill");
+    let outcome = run(&mut straying.command);
+    let pids = numbers(&outcome);
+    let left: Vec<&u64> = pids.iter().filter(|&&pid| lives(pid)).collect();
+    let is_there = straying.segment.exists();
+    let _ = fs::remove_file(&straying.segment);
+    assert_eq!(pids.len(), 3, "{}", outcome.stderr_text());
+    assert_eq!((left.len(), is_there, outcome.code()), (0, false, 137), "{left:?}");
+    let document = document(straying.folder.path());
+    assert_eq!(document["verdict"], "killed");
+    assert_eq!(document["first_refusal"]["bytes"], 20_000_000);
+    assert_eq!(document["first_refusal"]["pid"], pids[0]);
+    assert!(!outcome.stderr_text().contains("went on"), "{}", outcome.stderr_text());
+}
+
+#[test]
+fn a_job_that_is_stopped_waits_for_a_debugger_and_goes_on() {
+    let mut straying = Straying::new("stop");
+    let running = Running::start(&mut straying.command);
+    let out = running.stdout_path();
+    let pids = || {
+        let text = fs::read_to_string(&out).unwrap_or_default();
+        let pids: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        let is_stopped = |&pid: &u64| state(pid) == Some('T');
+        (pids.len() == 3 && pids.iter().all(is_stopped)).then_some(pids)
+    };
+    let stopped = until(Duration::from_secs(30), pids);
+    let text = fs::read_to_string(&out).unwrap_or_default();
+    for pid in text.lines().filter_map(|line| line.parse().ok()) {
+        // Those that go on wait for a signal to end them.
+        for signal in [Signal::CONT, Signal::TERM] {
+            let _ = kill_process(Pid::from_raw(pid).expect("a pid"), signal);
+        }
+    }
+    let outcome = running.finish(LIMIT);
+    let _ = fs::remove_file(&straying.segment);
+    assert!(stopped.is_some(), "{}", outcome.stderr_text());
+    assert_eq!(document(straying.folder.path())["verdict"], "killed");
+}

@@ -1,0 +1,243 @@
+//! The command line of counted jobs: what is refused, where reports go, and the exit status.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::{program, static_program};
+use harness::running::{Outcome, Running, run, until};
+use harness::{heaptape, one_sentence, scratch};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+/// `heaptape WORDS… -- sh -c SCRIPT`
+fn shell(words: &[&str], script: &str) -> Outcome {
+    run(&mut heaptape(words.iter().copied().chain(["--", "sh", "-c", script])))
+}
+
+/// Runs with `--json`; what came of it, and the document.
+fn documented(folder: &Path, words: &[&str], command: &[&OsStr]) -> (Outcome, Value) {
+    let file = folder.join("x.json");
+    let mut counted = heaptape(words);
+    counted.arg("--json").arg(&file).arg("--").args(command);
+    let outcome = run(&mut counted);
+    let text = fs::read_to_string(&file).expect("a document");
+    (outcome, serde_json::from_str(&text).expect("JSON"))
+}
+
+#[test]
+fn a_limit_that_is_none_is_refused_in_one_sentence() {
+    let folder = scratch();
+    let mark = folder.path().join("started");
+    let script = format!("touch {}", mark.display());
+    for (size, words) in [
+        ("10", "too small a limit"),
+        ("0", "too small a limit"),
+        ("-1", "negative size"),
+        ("-1GB", "negative size"),
+        ("1XB", "not a size"),
+        ("", "not a size"),
+        ("99999999TB", "too large a limit"),
+        ("128T", "too large a limit"),
+    ] {
+        let outcome = shell(&["limit", size], &script);
+        let text = outcome.stderr_text();
+        assert_eq!((outcome.code(), outcome.stdout.len()), (2, 0), "{size}: {text}");
+        assert_eq!(text.lines().filter(|line| line.contains(words)).count(), 1, "{size}: {text}");
+    }
+    assert!(!mark.exists(), "nothing was started");
+}
+
+#[test]
+fn streams_and_status_are_the_commands_own() {
+    for words in [&["stat"][..], &["limit", "1GB"]] {
+        let outcome = shell(&[words, &["--quiet"]].concat(), "cat; echo out; echo err >&2; exit 7");
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (7, &b"out\n"[..]));
+        assert_eq!(outcome.stderr_text(), "err\n");
+        let outcome = shell(words, "echo out; kill -TERM $$");
+        assert_eq!((outcome.code(), outcome.stdout.as_slice()), (128 + 15, &b"out\n"[..]));
+        assert!(outcome.stderr_text().starts_with("Memory of sh -c "), "{}", outcome.stderr_text());
+    }
+}
+
+#[test]
+fn what_was_not_started_is_told_by_the_status() {
+    let folder = scratch();
+    let (text, json) = (folder.path().join("x.txt"), folder.path().join("x.json"));
+    let kept = folder.path().join("kept");
+    fs::write(&kept, "a report of before").expect("a file");
+    let start = |output: &Path, command: &str| {
+        let mut counted = heaptape(["limit", "1GB", "--output"]);
+        run(counted.arg(output).arg("--json").arg(&json).args(["--", command]))
+    };
+    let directory = folder.path().to_str().expect("UTF-8");
+    for (output, command, status) in [
+        (text.as_path(), "no-such-command", 127),
+        (&text, directory, 126),
+        (&kept, "no-such-command", 127),
+        (Path::new("/no/such/folder"), "true", 125),
+    ] {
+        let outcome = start(output, command);
+        assert_eq!(outcome.code(), status, "{}", outcome.stderr_text());
+        one_sentence(&outcome);
+        assert!(!text.exists() && !json.exists(), "what was made for nothing is gone");
+    }
+    assert_eq!(fs::read_to_string(&kept).expect("a file"), "a report of before");
+}
+
+#[test]
+fn the_text_and_the_json_are_two_files() {
+    let folder = scratch();
+    let (one, other) = (folder.path().join("one.md"), folder.path().join("other"));
+    std::os::unix::fs::symlink(&one, &other).expect("a link");
+    for json in [&one, &other] {
+        let mut counted = heaptape(["stat", "--output"]);
+        let outcome = run(counted.arg(&one).arg("--json").arg(json).args(["--", "true"]));
+        assert_eq!(outcome.code(), 2);
+        assert!(one_sentence(&outcome).contains("are the same file"));
+    }
+    for words in [["--output", "x.json"], ["--output", "-"], ["--json", "-"]] {
+        let outcome = shell(&[&["stat"][..], &words].concat(), "true");
+        assert_eq!(outcome.code(), 2, "{words:?}");
+    }
+    let outcome = shell(&["stat", "--brief", "--basis", "usable"], "true");
+    assert_eq!(outcome.code(), 2);
+    one_sentence(&outcome);
+}
+
+#[test]
+fn a_report_is_text_or_markdown_by_its_name() {
+    let folder = scratch();
+    for (name, start) in [("x.md", "# Memory of sh "), ("x.txt", "Memory of sh ")] {
+        let file = folder.path().join(name);
+        fs::write(&file, "x".repeat(100_000)).expect("a file");
+        let outcome = shell(&["stat", "-o", file.to_str().expect("UTF-8")], "true");
+        assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+        let text = fs::read_to_string(&file).expect("a report");
+        assert!(text.starts_with(start) && !text.contains("xxx"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_counted_is_in_the_document() {
+    let folder = scratch();
+    let (outcome, document) =
+        documented(folder.path(), &["limit", "1GB", "--strict"], &["ls".as_ref(), "/".as_ref()]);
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    assert_eq!(document["schema"], "heaptape.limit/1");
+    assert_eq!(document["command"], serde_json::json!(["ls", "/"]));
+    assert_eq!(
+        (&document["verdict"], &document["limit"]),
+        (&"within".into(), &(1u64 << 30).into())
+    );
+    assert_eq!(document["exit"], serde_json::json!({"code": 0, "signal": null}));
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let allocations = number(&document["allocations"]);
+    assert!(allocations > 10, "{document}");
+    for list in ["bins", "groups", "modules"] {
+        let rows = document[list].as_array().expect("rows").iter();
+        let (mut count, mut total) = (0, 0);
+        rows.for_each(|row| {
+            (count, total) = (count + number(&row["count"]), total + number(&row["total"]))
+        });
+        assert_eq!((count, total), (allocations, number(&document["all"]["total"])), "{list}");
+    }
+    let (_, brief) = documented(folder.path(), &["stat", "--brief"], &["ls".as_ref()]);
+    assert_eq!((&brief["limit"], &brief["bins"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn strictness_does_not_start_what_cannot_be_counted() {
+    let folder = scratch();
+    let fixed = static_program("static");
+    let (outcome, document) =
+        documented(folder.path(), &["limit", "1GB", "--strict", "--quiet"], &[fixed.as_os_str()]);
+    assert_eq!((outcome.code(), outcome.stdout.len()), (3, 0));
+    assert!(one_sentence(&outcome).ends_with("with --strict it is not started"));
+    assert_eq!(document["verdict"], "uncovered");
+    assert_eq!(document["uncovered"][0]["command"][0], fixed.to_str().expect("UTF-8"));
+    assert_eq!(document["exit"], serde_json::json!({"code": null, "signal": null}));
+}
+
+/// Two commands of one job, each started by itself, may hold the limit together.
+#[test]
+fn commands_that_join_are_counted_together() {
+    let folder = scratch();
+    let file = folder.path().join("x.json");
+    let join = |script: &str| {
+        let mut counted = heaptape(["limit", "1GB", "--quiet", "--join", "--json"]);
+        counted.arg(&file).args(["--", "sh", "-c", script]);
+        let name = folder.path().file_name().expect("a name");
+        counted.env("HEAPTAPE_JOB", name).current_dir(folder.path());
+        counted
+    };
+    let one = Running::start(&mut join("touch one; until [ -e two ]; do sleep 0.01; done; exit 4"));
+    let two = run(&mut join("until [ -e one ]; do sleep 0.01; done; touch two"));
+    let one = one.finish(harness::LIMIT);
+    assert_eq!((one.code(), two.code()), (4, 0), "{}", one.stderr_text());
+    assert_eq!((one.stderr_text(), two.stderr_text()), (String::new(), String::new()));
+    let document = written(&file);
+    let rows = document["processes"].as_array().expect("rows");
+    let shells = rows.iter().filter(|row| row["command"][0] == "sh").count();
+    assert!(shells >= 2, "{document}");
+}
+
+/// The document, once the process that counted has written it.
+fn written(file: &Path) -> Value {
+    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
+    until(harness::LIMIT, document).expect("a document")
+}
+
+#[test]
+fn nobody_joins_a_job_that_has_no_name() {
+    let outcome = shell(&["limit", "1GB", "--join"], "true");
+    assert_eq!(outcome.code(), 125);
+    assert!(one_sentence(&outcome).contains("HEAPTAPE_JOB=NAME"));
+    assert_eq!(shell(&["limit", "1GB", "--join", "--strict"], "true").code(), 2);
+}
+
+#[test]
+fn a_refusal_is_told_at_once_and_in_the_report_by_who_asked() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let command = [sizes.as_os_str(), "1000000".as_ref(), "70000000".as_ref()];
+    let (outcome, document) = documented(folder.path(), &["limit", "50MB"], &command);
+    let stderr = outcome.stderr_text();
+    assert_eq!(
+        (outcome.code(), outcome.stdout.as_slice()),
+        (5, &b"1000000\nrefused 70000000\n"[..])
+    );
+    let first = &document["first_refusal"];
+    assert_eq!((&document["verdict"], &document["refused"]), (&"refused".into(), &1.into()));
+    assert_eq!((&first["bytes"], &first["module"]), (&70_000_000.into(), &"sizes".into()));
+    let caller = first["caller"].as_str().expect("a caller");
+    assert!(caller.contains("(sizes+0x"), "{caller}");
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("heaptape: ")).collect();
+    assert_eq!(lines.len(), 1, "{stderr}");
+    let told = format!("66.8 MiB asked by {caller} when the job held");
+    assert!(lines[0].contains("refused sizes (pid ") && lines[0].contains(&told), "{stderr}");
+    let report = stderr.split_once("Memory of").expect("a report").1.replace('\n', " ");
+    assert!(
+        report.contains("Refused 1 request; it came at ") && report.contains(&told),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_killed_job_has_a_status_of_its_own() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let command = [sizes.as_os_str(), "70000000".as_ref()];
+    for (words, status) in [(&["--quiet"][..], 137), (&["--quiet", "--strict"], 3)] {
+        let words = [&["limit", "50MB", "--on-limit", "kill"], words].concat();
+        let (outcome, document) = documented(folder.path(), &words, &command);
+        assert_eq!((outcome.code(), outcome.stdout.len()), (status, 0));
+        assert_eq!(document["verdict"], "killed");
+        assert!(one_sentence(&outcome).contains("killing the job for the request of sizes (pid "));
+    }
+    let (outcome, document) =
+        documented(folder.path(), &["limit", "50MB", "--strict", "--quiet"], &command);
+    assert_eq!((outcome.code(), outcome.stderr_text()), (3, String::new()));
+    assert_eq!(document["exit"]["code"], 5);
+}

@@ -1,0 +1,327 @@
+//! Counting a job: the entry for `stat` and `limit`.
+//!
+//! A counted job has the same session as a recorded one, with a ledger behind its arena. Its processes send
+//! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
+use heaptape_proc::{read, system};
+use heaptape_tape::Writer;
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::budget::NO_LIMIT;
+use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
+
+use crate::Error;
+use crate::arena::SharedArena;
+use crate::clock::Clock;
+use crate::counter::Counter;
+use crate::exit::Exit;
+use crate::halt::Halting;
+use crate::inspect::Inspector;
+use crate::launch::{Launch, texts};
+use crate::limits::Limits;
+use crate::namespace::Namespaces;
+use crate::record::{self, Watch};
+use crate::recorder::{Observer, Recorder};
+use crate::segments::Segments;
+use crate::signals::Signals;
+use crate::sink::Sink;
+
+/// Bytes that a thread draws ahead from the budget.
+pub(crate) const BATCH: u64 = 64 << 10;
+
+/// How often the caller is told what is held.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// Rounds between two looks for orphans that have ended.
+const REAP_EVERY: u64 = 256;
+
+/// What to count and how.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    /// The command.
+    pub launch: Launch,
+    /// Bytes that the job may hold; `None` only counts.
+    pub limit: Option<u64>,
+    /// Which bytes of blocks are held against it.
+    pub basis: Basis,
+    /// What happens to a request beyond it.
+    pub on_limit: OnLimit,
+    /// Nothing is drawn ahead, so that peaks are exact.
+    pub exact: bool,
+    /// Beside requested bytes and counts also usable bytes, size classes and modules.
+    pub details: bool,
+    /// Processes that only launch others are held against the limit as well.
+    pub count_launchers: bool,
+    /// Ends with the command, also while other processes of the job still run.
+    pub no_wait: bool,
+}
+
+/// A refusal, as it is told while the job goes on.
+#[derive(Clone, Debug)]
+pub struct Refusal<'a> {
+    /// What was refused.
+    pub first: &'a FirstRefusal,
+    /// The limit.
+    pub limit: u64,
+    /// The process id, where it is known.
+    pub pid: Option<u32>,
+    /// Its MPI rank.
+    pub rank: Option<u32>,
+    /// The host it runs on.
+    pub host: &'a str,
+    /// Its command line.
+    pub command: &'a [String],
+}
+
+/// What a process holds while the job goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The process id, where it is known.
+    pub pid: Option<u32>,
+    /// Its MPI rank.
+    pub rank: Option<u32>,
+    /// Its command line.
+    pub command: &'a [String],
+    /// Bytes that are charged to it, at least.
+    pub charged: u64,
+}
+
+/// What the caller may tell the user while a job is counted.
+pub trait CountWatch: Watch {
+    /// A request was refused, for the first time.
+    fn refused(&mut self, refusal: &Refusal<'_>);
+    /// The job was stopped; these are its processes.
+    fn stopped(&mut self, pids: &[u32]);
+    /// What the processes of the job hold now, and all together: several times a second.
+    fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
+}
+
+/// Counts a job, and how its command ended.
+///
+/// # Errors
+/// Only before the command has started.
+pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Exit), Error> {
+    counting.launch.check()?;
+    record::keep_memory();
+    let limits = Limits::lift();
+    let signals = Signals::catch()?;
+    let mut recorder = open(counting)?;
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
+    let mut child = record::start(&mut recorder, &counting.launch, limits)?;
+    if let Some(why) = counting.launch.obstacle() {
+        watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
+    }
+    let mut counted = Counted::new(watch, Some(child.id()), halting);
+    recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
+    let job = counted.finish(recorder, counting);
+    // It may go on, where nobody waits for it or the counting had to end.
+    Ok((job, record::wait(&mut child, &signals)))
+}
+
+/// A session that counts as soon as somebody registers with it.
+pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
+    let arena = SharedArena::create_counting(|ledger| prepare(ledger, counting))?;
+    let nothing = File::options().write(true).open("/dev/null");
+    let nothing = nothing.map_err(|source| Error::System { what: "opening /dev/null", source })?;
+    let sink = Sink::start(nothing, None, arena.arena())?;
+    let tape = Writer::new(sink, &record::header(&counting.launch))?;
+    let clock = Clock::start(arena.arena())?;
+    let identity = arena.identity()?;
+    let ledger = arena.ledger();
+    let namespaces = Namespaces::new(identity);
+    let mut recorder = Recorder::new(arena, clock, tape, Inspector::start()?, namespaces);
+    recorder.counter = ledger.map(|ledger| {
+        let host = read::hostname().unwrap_or_default();
+        let mut counter = Counter::new(ledger, counting.basis, counting.exact, host);
+        if counting.on_limit == OnLimit::Kill {
+            counter.usage.segments = Some(Segments::new(identity));
+        }
+        counter
+    });
+    Ok(recorder)
+}
+
+/// Says what is wanted, before anybody can join.
+fn prepare(ledger: Ledger, counting: &Counting) {
+    ledger.header().want(Wanted {
+        on_limit: counting.on_limit,
+        details: counting.details,
+        launchers: counting.count_launchers,
+    });
+    let batch = if counting.exact { 0 } else { BATCH };
+    ledger.budget().open(counting.limit.unwrap_or(NO_LIMIT), batch);
+}
+
+/// What is done between two rounds.
+pub(crate) struct Counted<'a> {
+    watch: &'a mut dyn CountWatch,
+    /// The command's pid, where we have started it.
+    command: Option<u32>,
+    halting: Halting,
+    started: Instant,
+    /// When the caller was last told what is held.
+    shown: Instant,
+}
+
+impl Observer for Counted<'_> {
+    fn waiting(&mut self, pids: &[u32]) {
+        self.watch.waiting(pids);
+    }
+
+    fn after_round(&mut self, recorder: &mut Recorder) {
+        if recorder.round.is_multiple_of(REAP_EVERY) {
+            let mut spared = recorder.live_pids();
+            spared.extend(self.command);
+            self.halting.reap(&spared);
+        }
+        if self.shown.elapsed() >= SHOWN_EVERY {
+            self.show(recorder);
+        }
+        let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
+        let Some(counter) = &mut recorder.counter else { return };
+        let Some(first) = counter.refusals.news() else { return };
+        let process = first.process.map(|place| &recorder.processes[place]);
+        self.watch.refused(&Refusal {
+            first: &first,
+            limit,
+            pid: process.and_then(|process| process.known_pid()),
+            rank: process.and_then(|process| process.start.rank),
+            host: process.and_then(|process| process.host()).unwrap_or(counter.host()),
+            command: process.map_or(&[], |process| &process.start.command),
+        });
+        if let Some(how) = counter.refusals.due() {
+            self.halt(recorder, how);
+        }
+    }
+}
+
+impl<'a> Counted<'a> {
+    /// From the start of the job on.
+    pub(crate) fn new(
+        watch: &'a mut dyn CountWatch,
+        command: Option<u32>,
+        halting: Halting,
+    ) -> Counted<'a> {
+        let started = Instant::now();
+        Counted { watch, command, halting, started, shown: started }
+    }
+
+    fn show(&mut self, recorder: &Recorder) {
+        self.shown = Instant::now();
+        let Some(counter) = &recorder.counter else { return };
+        let holding = |&(place, charged): &(usize, u64)| {
+            let process = &recorder.processes[place];
+            let (pid, start) = (process.known_pid(), &process.start);
+            Holding { pid, rank: start.rank, command: &start.command, charged }
+        };
+        let (each, charged) = &counter.now;
+        self.watch.goes_on(&each.iter().map(holding).collect::<Vec<_>>(), *charged);
+    }
+
+    /// The job has ended, or is to be counted no longer: all figures.
+    pub(crate) fn finish(mut self, mut recorder: Recorder, counting: &Counting) -> Job {
+        if let Some(counter) = &mut recorder.counter {
+            counter.refusals.look(counter.ledger, &recorder.processes, true);
+        }
+        self.after_round(&mut recorder);
+        recorder.conclude();
+        self.halting.reap(&Vec::from_iter(self.command));
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let missed = recorder.ended.take().map(|why| Missed {
+            pid: 0,
+            command: Vec::new(),
+            why: format!("the counting ended before the job did ({})", why.as_str()),
+        });
+        let Some(mut counter) = recorder.counter.take() else { return Job::default() };
+        counter.uncovered.extend(missed);
+        job(counter, counting, elapsed)
+    }
+
+    fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
+        let mut seeds = recorder.live_pids();
+        seeds.extend(recorder.intents.named());
+        seeds.extend(self.command);
+        seeds.extend(recorder.joined.keys());
+        let session = recorder.arena.arena().session();
+        let beat = || session.beat();
+        if how == OnLimit::Stop {
+            return self.watch.stopped(&self.halting.stop(&seeds, &beat));
+        }
+        let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
+        let mut segments = segments;
+        self.halting.kill(&seeds, &beat, |pid| {
+            segments.iter_mut().for_each(|segments| segments.note(pid));
+        });
+        segments.into_iter().for_each(Segments::remove);
+    }
+}
+
+/// All figures together.
+fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
+    let header = counter.ledger.header();
+    let inherited = counter.inherited();
+    let processes = counter.take_processes();
+    let times = counter.usage.times();
+    let bounds = Together::of(&counter, &processes, inherited);
+    Job {
+        command: texts(&counting.launch.command),
+        limit: counting.limit,
+        basis: counting.basis,
+        exact: counting.exact,
+        details: counting.details,
+        refused: header.refusals.load(Ordering::Relaxed),
+        first: counter.refusals.first().cloned(),
+        killed: counter.refusals.is_halting(),
+        peak: bounds.charged,
+        charged: counter.charged,
+        requested: bounds.requested,
+        usable: counting.details.then_some(bounds.usable),
+        resident: counter.usage.resident(),
+        elapsed,
+        processor: times.processor,
+        faults: times.faults,
+        threads: [counter.threads, processes.iter().map(|process| process.threads).sum()],
+        numa_nodes: system::numa_nodes().unwrap_or(1),
+        processes,
+        uncovered: counter.uncovered,
+        uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
+        unaccounted: None,
+    }
+}
+
+/// The peaks of the sums over all processes that are held against the limit.
+struct Together {
+    charged: Bounds,
+    requested: Bounds,
+    usable: Bounds,
+}
+
+impl Together {
+    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
+        let counted = || processes.iter().filter(|process| !process.launcher);
+        let join = |of: &dyn Fn(&Figures) -> Bounds| {
+            let mut sum = Bounds::default();
+            counted().map(of).for_each(|bounds| sum.join_peak(bounds));
+            sum
+        };
+        let most = counter.most;
+        let seen = |bounds: Bounds, seen: u64, most: u64| {
+            let lower = bounds.lower.max(seen);
+            Bounds { lower, upper: bounds.upper.min(most).max(lower) }
+        };
+        let drawn = counter.ledger.budget().peak();
+        // What stays charged for those who are gone is no more than they held themselves.
+        let charged = join(&|process| process.peak);
+        let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
+        let requested = join(&|process| process.requested);
+        let usable = join(&|process| process.usable.unwrap_or_default());
+        Together {
+            charged: seen(charged, most.charged.max(counter.sure()), drawn),
+            // What is usable is at least what was requested.
+            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
+            usable: seen(usable, most.usable, is_basis(Basis::Usable)),
+        }
+    }
+}

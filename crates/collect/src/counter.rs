@@ -1,0 +1,385 @@
+//! The figures of a counted job, as they come: looks at the ledger in every round, adds a process up when it
+//! is gone, and settles its part of the budget.
+//!
+//! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
+//! seen in the counters at one moment, and what was drawn less all that may have been unused.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
+use heaptape_tape::Uncovered;
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES};
+
+use crate::arena::SharedArena;
+use crate::count::BATCH;
+use crate::heirs::Heirs;
+use crate::holdings::{Held, Holder, Holdings};
+use crate::process::Process;
+use crate::recorder::Recorder;
+use crate::refused::Refusals;
+use crate::treasury::Treasury;
+use crate::usage::{Sampled, Usage};
+
+/// What is known of a process beside its counters.
+#[derive(Debug, Default)]
+struct Row {
+    /// The most that was seen.
+    most: Most,
+    /// The thread that each of its sheets was last seen with.
+    threads: HashMap<usize, u32>,
+    /// Threads that it ever had, as far as was seen.
+    threads_seen: u64,
+    figures: Option<Figures>,
+}
+
+/// The most that was seen of several figures, each at a moment of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Most {
+    pub(crate) charged: u64,
+    pub(crate) requested: u64,
+    pub(crate) usable: u64,
+    /// What is charged beside blocks.
+    beside: u64,
+    /// What came with the fork.
+    inherited: u64,
+    /// Requested bytes with those.
+    with_inherited: u64,
+}
+
+/// The figures of a job.
+pub(crate) struct Counter {
+    pub(crate) ledger: Ledger,
+    pub(crate) basis: Basis,
+    pub(crate) is_exact: bool,
+    treasury: Treasury,
+    heirs: Heirs,
+    holdings: Holdings,
+    /// By place in the job's list of processes.
+    rows: Vec<Row>,
+    /// Of the whole job.
+    pub(crate) most: Most,
+    /// What was charged to each process at the last look, by its place, and to all that are held against
+    /// the limit.
+    pub(crate) now: (Vec<(usize, u64)>, u64),
+    /// The rows of the moment when most was charged.
+    pub(crate) charged: Charged,
+    pub(crate) threads: u64,
+    pub(crate) refusals: Refusals,
+    pub(crate) usage: Usage,
+    pub(crate) uncovered: Vec<Missed>,
+    host: String,
+    /// The counting is ending: processes that go on keep what they have.
+    pub(crate) is_closing: bool,
+}
+
+impl Counter {
+    pub(crate) fn new(ledger: Ledger, basis: Basis, is_exact: bool, host: String) -> Counter {
+        Counter {
+            ledger,
+            basis,
+            is_exact,
+            treasury: Treasury::new(ledger),
+            heirs: Heirs::default(),
+            holdings: Holdings::default(),
+            rows: Vec::new(),
+            most: Most::default(),
+            now: (Vec::new(), 0),
+            charged: Charged::default(),
+            threads: 0,
+            refusals: Refusals::new(ledger.header().wanted().on_limit),
+            usage: Usage::new(),
+            uncovered: Vec::new(),
+            host,
+            is_closing: false,
+        }
+    }
+
+    fn is_detailed(&self) -> bool {
+        self.ledger.header().wanted().details
+    }
+
+    fn row(&mut self, place: usize) -> &mut Row {
+        if self.rows.len() <= place {
+            self.rows.resize_with(place + 1, Row::default);
+        }
+        &mut self.rows[place]
+    }
+
+    /// Looks whether a request was refused.
+    pub(crate) fn look_for_refusals(&mut self, processes: &[Process]) {
+        self.refusals.look(self.ledger, processes, false);
+    }
+
+    /// A process can't be counted.
+    pub(crate) fn miss(&mut self, uncovered: &Uncovered) {
+        let Uncovered { pid, command, why } = uncovered.clone();
+        self.uncovered.push(Missed { pid, command, why });
+    }
+
+    /// A process was forked by another, whose blocks it shares.
+    pub(crate) fn forked(&mut self, parent: usize, child: usize) {
+        self.heirs.forked(parent, child);
+    }
+
+    /// Looks at all that runs.
+    pub(crate) fn look(&mut self, arena: &mut SharedArena, processes: &[Process], live: &[usize]) {
+        let taken = arena.sheets();
+        self.look_at(taken, processes, live);
+        self.settle(processes, taken);
+        self.treasury.mend(taken);
+        self.look_for_refusals(processes);
+    }
+
+    /// Keeps what these processes hold at this moment, and all together.
+    fn look_at(&mut self, taken: usize, processes: &[Process], places: &[usize]) {
+        let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
+        let held = self.holdings.look(self.ledger, taken, &holders);
+        self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
+        let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
+        let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
+        self.now.0 = each.collect();
+        self.take_in(&holders, &held);
+        self.raise(&held);
+    }
+
+    /// Keeps what was seen of each process.
+    fn take_in(&mut self, holders: &[Holder], held: &[Held]) {
+        let (ledger, basis) = (self.ledger, self.basis);
+        for (holder, held) in holders.iter().zip(held) {
+            let most = &mut self.row(holder.place).most;
+            most.charged = most.charged.max(heap(held, basis).saturating_add(held.beside()));
+            most.requested = most.requested.max(held.requested);
+            most.with_inherited =
+                most.with_inherited.max(held.requested.saturating_add(held.inherited));
+            most.beside = most.beside.max(held.beside());
+            most.usable = most.usable.max(held.usable);
+            most.inherited = most.inherited.max(held.inherited);
+        }
+        let sheets: Vec<_> = self.holdings.sheets().collect();
+        for (index, at) in sheets {
+            let thread = ledger.sheet(index).thread.load(Ordering::Relaxed);
+            let row = self.row(holders[at].place);
+            if row.threads.insert(index, thread) != Some(thread) {
+                row.threads_seen += 1;
+            }
+        }
+    }
+
+    /// Keeps what was seen of all together: of those that are held against the limit.
+    fn raise(&mut self, held: &[Held]) {
+        let counted = || held.iter().filter(|held| !held.is_exempt);
+        let sum = |of: &dyn Fn(&Held) -> u64| counted().map(of).fold(0, u64::saturating_add);
+        let kind = |kind: Kind| sum(&|held| held.kinds[kind as usize]);
+        let left = self.heirs.charged();
+        let charged = Charged {
+            heap: sum(&|held| heap(held, self.basis)).saturating_add(left),
+            mappings: kind(Kind::Mappings),
+            shared: kind(Kind::Shared),
+            data: kind(Kind::Data),
+            stacks: kind(Kind::Stacks),
+            mpi_runtime: kind(Kind::MpiRuntime),
+            reserve: kind(Kind::Reserve),
+        };
+        let total = charged.total();
+        self.now.1 = total;
+        if total > self.most.charged {
+            (self.most.charged, self.charged) = (total, charged);
+        }
+        let requested = sum(&|held| held.requested).saturating_add(left);
+        self.most.requested = self.most.requested.max(requested);
+        self.most.usable = self.most.usable.max(sum(&|held| held.usable));
+    }
+
+    /// Gives back what nobody holds any more.
+    fn settle(&mut self, processes: &[Process], taken: usize) {
+        if self.heirs.is_settled() {
+            return;
+        }
+        let (ledger, basis) = (self.ledger, self.basis);
+        let holds = |place: usize| {
+            let process = &processes[place];
+            let account = ledger.account(process.slot as usize);
+            let is_its = process.ended.is_none() && account.generation() == process.generation;
+            // The slack of blocks that came with a fork is not known, nor that they have none.
+            match basis {
+                _ if !is_its => 0,
+                Basis::Usable if account.inherited() > 0 => u64::MAX,
+                _ => account.inherited(),
+            }
+        };
+        let awaits = |place: usize| processes[place].awaits_child();
+        let freed = self.heirs.settle(holds, awaits);
+        self.treasury.give_back(freed, taken);
+    }
+
+    /// A process is gone, or is another program now: adds it up, and takes back what it had. The `others`
+    /// are running.
+    pub(crate) fn end(
+        &mut self,
+        arena: &mut SharedArena,
+        processes: &[Process],
+        (place, others): (usize, &[usize]),
+        time: u64,
+    ) {
+        // Its account is about to be another's.
+        self.look_for_refusals(processes);
+        let (taken, process) = (arena.sheets(), &processes[place]);
+        let all: Vec<usize> = others.iter().copied().chain([place]).collect();
+        self.look_at(taken, processes, &all);
+        let is_its = |sheet: &usize| {
+            let owner = self.ledger.sheet(*sheet).owner();
+            owner.is_some_and(|(slot, _)| slot == u32::from(process.slot))
+        };
+        let sheets: Vec<usize> = (0..taken).filter(is_its).collect();
+        let figures = self.figures(process, place, &sheets, time);
+        let is_exempt = figures.launcher;
+        let row = self.row(place);
+        (row.figures, row.threads) = (Some(figures), HashMap::new());
+        if self.is_closing {
+            return;
+        }
+        let bytes = self.treasury.take_over(&sheets, taken);
+        let bytes = if is_exempt { 0 } else { bytes };
+        self.heirs.ended(place, bytes, process.awaits_child());
+        sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
+        self.settle(processes, taken);
+    }
+
+    fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {
+        let account = self.ledger.account(process.slot as usize);
+        let mut sums = Sums::of_threads(sheets.iter().map(|&sheet| self.ledger.sheet(sheet)));
+        let resident = self.usage.resident_of(place);
+        let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
+        let end = if is_exempt { sums.live() } else { self.treasury.used(sheets) };
+        let drawn = account.peak.load(Ordering::Relaxed);
+        let drawn = (!is_exempt && drawn > 0).then_some(drawn);
+        let (basis, is_exact) = (self.basis, self.is_exact);
+        let job = self.ledger.budget().peak();
+        let most = self.row(place).most;
+        let of = |counts: Basis| drawn.filter(|_| basis == counts);
+        let own = peak(sums.peak, most.requested, of(Basis::Requested));
+        let usable = peak(sums.usable_peak, most.usable, of(Basis::Usable));
+        let unused = unused(sheets.len() as u64, is_exact);
+        let sure = drawn.map_or(0, |drawn| drawn.saturating_sub(unused));
+        // What is usable is at least what was requested.
+        let lower = most.charged.max(sure).max(own.lower);
+        let heap = if basis == Basis::Usable { usable } else { own };
+        let upper = match drawn {
+            Some(drawn) => drawn,
+            // Nothing is charged to it but its blocks.
+            None if is_exempt || most.beside == 0 => heap.upper,
+            None => job,
+        };
+        let charged = Bounds { lower, upper: upper.max(lower) };
+        let requested = Bounds {
+            lower: own.lower.max(most.with_inherited),
+            upper: own.upper.saturating_add(most.inherited),
+        };
+        let modules = modules(self.ledger, process, &sums);
+        sums.trim();
+        Figures {
+            pid: process.known_pid(),
+            parent: process.start.parent.map(|parent| parent.0 as usize),
+            rank: process.start.rank,
+            host: process.host().unwrap_or(&self.host).to_owned(),
+            command: process.start.command.clone(),
+            time: [process.start.time, time.max(process.start.time)],
+            ended: Ended { code: process.exit.code, signal: process.exit.signal },
+            launcher: is_exempt,
+            peak: charged,
+            end,
+            requested,
+            usable: is_detailed.then_some(usable),
+            resident,
+            threads: self.rows[place].threads_seen,
+            sums,
+            modules,
+        }
+    }
+
+    /// What came with forks, in all processes: it may live there longer than it is charged.
+    pub(crate) fn inherited(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.most.inherited))
+    }
+
+    /// The name of this host.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What the job certainly held at its peak: what was drawn, less all that may have been unused.
+    pub(crate) fn sure(&self) -> u64 {
+        let sheets = u64::from(self.ledger.header().sheets_taken.load(Ordering::Relaxed));
+        self.ledger.budget().peak().saturating_sub(unused(sheets, self.is_exact))
+    }
+
+    /// The figures of all processes, in order of start.
+    pub(crate) fn take_processes(&mut self) -> Vec<Figures> {
+        self.rows.drain(..).map(|row| row.figures.unwrap_or_default()).collect()
+    }
+}
+
+impl Recorder {
+    /// Looks at what is counted, where a job is.
+    pub(crate) fn count(&mut self) {
+        let Some(counter) = &mut self.counter else { return };
+        counter.look(&mut self.arena, &self.processes, &self.live);
+        let now = Instant::now();
+        if counter.usage.is_due(now) {
+            let sampled = |&place: &usize| {
+                let process = &self.processes[place];
+                let account = counter.ledger.account(process.slot as usize);
+                let pid = process.pid.filter(|_| process.gone.is_none())?;
+                Some(Sampled { place, pid, is_counted: !account.is_exempt() })
+            };
+            let all: Vec<Sampled> = self.live.iter().filter_map(sampled).collect();
+            let session = self.arena.arena().session();
+            if !all.is_empty() {
+                counter.usage.sample(&all, now, || session.beat());
+            }
+        }
+    }
+}
+
+/// What so many threads may have drawn and not used, at the most.
+fn unused(sheets: u64, is_exact: bool) -> u64 {
+    if is_exact { 0 } else { sheets.saturating_mul(2 * BATCH) }
+}
+
+/// What is charged for blocks.
+fn heap(held: &Held, basis: Basis) -> u64 {
+    match basis {
+        Basis::Requested => held.requested,
+        Basis::Usable => held.usable,
+    }
+}
+
+fn holder(place: usize, process: &Process) -> Holder {
+    Holder { place, slot: process.slot, generation: process.generation }
+}
+
+/// The most of a figure that lived at one moment: what the threads know, what was seen, and no more than what
+/// was drawn from the budget, where it counts this figure.
+fn peak(known: Bounds, seen: u64, drawn: Option<u64>) -> Bounds {
+    let lower = known.lower.max(seen);
+    let upper = drawn.map_or(known.upper, |drawn| known.upper.min(drawn));
+    Bounds { lower, upper: upper.max(lower) }
+}
+
+/// The modules that made calls.
+fn modules(ledger: Ledger, process: &Process, sums: &Sums) -> Vec<Module> {
+    let account = ledger.account(process.slot as usize);
+    let name = |number: usize| {
+        let path = account.modules[number].path().filter(|_| number != OTHER_MODULES)?;
+        Some(String::from_utf8_lossy(&path.collect::<Vec<u8>>()).into_owned())
+    };
+    (0..MODULES)
+        .filter(|&number| sums.modules[number].is_used())
+        .map(|number| Module { path: name(number), traffic: sums.modules[number] })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The collector's part in the budget of a counted job: takes over what the dead held, keeps what their
+//! heirs share, and gives the rest back.
+
+use heaptape_wire::budget::{Budget, Machine};
+use heaptape_wire::ledger::Ledger;
+use heaptape_wire::purse::Purse;
+
+/// The budget, seen from here.
+pub(crate) struct Treasury {
+    ledger: Ledger,
+    /// What is charged for processes that are gone.
+    kept: Purse,
+    /// Somebody died in the middle of a change, and what it had in its hands is still to be found.
+    is_torn: bool,
+}
+
+/// What the budget asks of the system, for the collector: it never has to reach other threads, since it takes
+/// no credit from them.
+struct Office<'a> {
+    ledger: Ledger,
+    taken: usize,
+    kept: &'a Purse,
+}
+
+impl Machine for Office<'_> {
+    fn barrier(&self) -> bool {
+        false
+    }
+
+    fn wait(&self, round: u32) -> bool {
+        /// Threads stand still while the collector waits for those that do not; the next round tries again.
+        const ROUNDS: u32 = 200;
+        std::thread::yield_now();
+        round < ROUNDS
+    }
+
+    fn purses(&self) -> impl Iterator<Item = &Purse> {
+        (0..self.taken).map(|sheet| self.ledger.purse(sheet)).chain([self.kept])
+    }
+}
+
+impl Treasury {
+    pub(crate) fn new(ledger: Ledger) -> Treasury {
+        Treasury { ledger, kept: Purse::default(), is_torn: false }
+    }
+
+    fn budget(&self) -> &'static Budget {
+        self.ledger.budget()
+    }
+
+    fn office(&self, taken: usize) -> Office<'_> {
+        Office { ledger: self.ledger, taken, kept: &self.kept }
+    }
+
+    /// Bytes that the threads with these sheets use.
+    pub(crate) fn used(&self, sheets: &[usize]) -> u64 {
+        let purses = sheets.iter().map(|&sheet| self.ledger.purse(sheet));
+        let used = purses.map(|purse| purse.drawn().saturating_sub(purse.credit()));
+        used.fold(0i64, i64::saturating_add).max(0) as u64
+    }
+
+    /// The threads with these sheets are gone: takes over what they used, and gives back what they had not
+    /// used; the bytes that are kept. `taken`: sheets that were ever taken.
+    pub(crate) fn take_over(&mut self, sheets: &[usize], taken: usize) -> u64 {
+        let before = self.kept.drawn();
+        for &sheet in sheets {
+            let purse = self.ledger.purse(sheet);
+            let is_torn = self.budget().transfer(purse, &self.kept, &self.office(taken));
+            self.is_torn |= is_torn;
+        }
+        // Threads that release what others made are below nothing, and their process is not.
+        self.kept.drawn().saturating_sub(before).max(0) as u64
+    }
+
+    /// Gives back what was kept, or a part of it.
+    pub(crate) fn give_back(&self, bytes: u64, taken: usize) {
+        if bytes > 0 {
+            let office = self.office(taken);
+            self.budget().refund(&self.kept, bytes, &office);
+            self.budget().close(&self.kept, &office);
+        }
+    }
+
+    /// Looks for what the dead had in their hands, if that has to be done.
+    pub(crate) fn mend(&mut self, taken: usize) {
+        if self.is_torn {
+            self.is_torn = !self.budget().mend(&self.office(taken));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::in_memory;
+
+    const BATCH: u64 = 1000;
+
+    /// A treasury of a job with this limit; threads ask the system as the collector does.
+    fn treasury(limit: u64) -> Treasury {
+        let ledger = in_memory();
+        ledger.budget().open(limit, BATCH);
+        Treasury::new(ledger)
+    }
+
+    impl Treasury {
+        fn spend(&self, sheet: usize, bytes: u64) -> bool {
+            let purse = self.ledger.purse(sheet);
+            self.budget().spend(purse, bytes, &self.office(4)).is_ok()
+        }
+
+        fn refund(&self, sheet: usize, bytes: u64) {
+            self.budget().refund(self.ledger.purse(sheet), bytes, &self.office(4));
+        }
+    }
+
+    #[test]
+    fn what_the_dead_held_is_kept_until_it_is_given_back() {
+        let mut treasury = treasury(1 << 20);
+        assert!(treasury.spend(0, 70_000) && treasury.spend(1, 30_000) && treasury.spend(2, 500));
+        // The second thread releases what the first has made.
+        treasury.refund(1, 60_000);
+        assert_eq!(treasury.used(&[0, 1]), 40_000);
+        assert_eq!(treasury.take_over(&[0, 1], 4), 40_000);
+        assert_eq!(treasury.used(&[0, 1]), 0);
+        // Nothing unused of theirs is left; the third has its own, and what it has drawn ahead.
+        assert_eq!(treasury.budget().granted(), 40_000 + 500 + BATCH);
+        treasury.give_back(25_000, 4);
+        assert_eq!(treasury.budget().granted(), 15_000 + 500 + BATCH);
+        treasury.give_back(15_000, 4);
+        assert_eq!(treasury.take_over(&[2], 4), 500);
+        treasury.give_back(500, 4);
+        assert_eq!(treasury.budget().granted(), 0);
+    }
+
+    #[test]
+    fn purses_that_were_taken_over_serve_the_next_process_in_full() {
+        let mut treasury = treasury(100_000);
+        for _ in 0..1000 {
+            assert!(treasury.spend(3, 99_000) && !treasury.spend(2, 99_000));
+            let kept = treasury.take_over(&[2, 3], 4);
+            assert!(!treasury.spend(2, 1001));
+            treasury.give_back(kept, 4);
+            assert_eq!(treasury.budget().granted(), 0);
+        }
+        assert_eq!(treasury.budget().peak(), 99_000);
+    }
+}

@@ -1,0 +1,182 @@
+//! What the kernel says that a counted job uses: resident memory, processor time, page faults.
+//!
+//! Resident bytes are sampled in all processes together, each page divided by its number of users, so
+//! that shared ones count once. Time and faults are those of the children that were waited for, and, for
+//! processes that are nobody's of ours to wait for, what they had when they were last seen.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use heaptape_proc::{Stat, read};
+
+use crate::budget::Budget;
+use crate::segments::Segments;
+
+/// How often all processes are sampled, unless that would cost too much.
+const EVERY: Duration = Duration::from_millis(250);
+/// The share of the time that this may take: one part in this many.
+const SHARE: u32 = 20;
+/// Generations between a process and us at the most, as far as is looked.
+const GENERATIONS: usize = 64;
+
+/// Processor time in seconds and page faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Times {
+    /// In programs, in the kernel.
+    pub(crate) processor: [f64; 2],
+    /// Minor, major.
+    pub(crate) faults: [u64; 2],
+}
+
+/// A process that is sampled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled {
+    pub(crate) place: usize,
+    pub(crate) pid: u32,
+    /// Whether it is held against the limit.
+    pub(crate) is_counted: bool,
+}
+
+/// The samples so far.
+pub(crate) struct Usage {
+    due: Budget,
+    /// What our children had used before.
+    before: Times,
+    /// The most that was resident in a process, by its place in the job's list.
+    resident: HashMap<usize, u64>,
+    /// The same in all together.
+    most: Option<u64>,
+    /// What processes have used that we can't wait for, by their place.
+    strangers: HashMap<usize, Times>,
+    /// Shared memory that the job has mapped, where that is wanted.
+    pub(crate) segments: Option<Segments>,
+}
+
+impl Usage {
+    pub(crate) fn new() -> Usage {
+        Usage {
+            due: Budget::new(EVERY, SHARE, Instant::now()),
+            before: of_children(),
+            resident: HashMap::new(),
+            most: None,
+            strangers: HashMap::new(),
+            segments: None,
+        }
+    }
+
+    /// Whether the next samples are due.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_due(now)
+    }
+
+    /// Samples all processes.
+    pub(crate) fn sample(&mut self, all: &[Sampled], started: Instant, beat: impl Fn()) {
+        let mut sum = None;
+        for sampled in all {
+            beat();
+            if let Some(bytes) = resident(sampled.pid) {
+                let most = self.resident.entry(sampled.place).or_default();
+                *most = bytes.max(*most);
+                if sampled.is_counted {
+                    sum = Some(sum.unwrap_or(0u64).saturating_add(bytes));
+                }
+            }
+            if let Ok(stat) = read::stat(sampled.pid)
+                && is_stranger(stat.ppid)
+            {
+                self.strangers.insert(sampled.place, times(&stat));
+            }
+            if let Some(segments) = &mut self.segments {
+                segments.note(sampled.pid);
+            }
+        }
+        self.most = self.most.max(sum);
+        let now = Instant::now();
+        self.due.spent(now - started, now);
+    }
+
+    /// The most that was resident in a process.
+    pub(crate) fn resident_of(&self, place: usize) -> Option<u64> {
+        self.resident.get(&place).copied()
+    }
+
+    /// The most that was resident in all together.
+    pub(crate) fn resident(&self) -> Option<u64> {
+        self.most
+    }
+
+    /// What the job has used by now.
+    pub(crate) fn times(&self) -> Times {
+        let mut sum = of_children();
+        for (time, before) in sum.processor.iter_mut().zip(self.before.processor) {
+            *time -= before;
+        }
+        for (faults, before) in sum.faults.iter_mut().zip(self.before.faults) {
+            *faults = faults.saturating_sub(before);
+        }
+        for times in self.strangers.values() {
+            sum.processor.iter_mut().zip(times.processor).for_each(|(sum, more)| *sum += more);
+            sum.faults.iter_mut().zip(times.faults).for_each(|(sum, more)| *sum += more);
+        }
+        sum
+    }
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let shared = read::smaps_rollup(pid).ok().and_then(|rollup| rollup.pss);
+    shared.or_else(|| read::status(pid).ok()?.vm_rss)
+}
+
+/// Whether a child of `parent` is none that will be waited for by us or by our descendants.
+fn is_stranger(mut parent: u32) -> bool {
+    let own = std::process::id();
+    for _ in 0..GENERATIONS {
+        if parent == own {
+            return false;
+        }
+        match read::stat(parent) {
+            Ok(stat) if parent > 1 => parent = stat.ppid,
+            _ => return true,
+        }
+    }
+    true
+}
+
+fn times(stat: &Stat) -> Times {
+    let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
+    Times { processor: stat.times.map(|time| time as f64 / ticks), faults: stat.faults }
+}
+
+/// What children that were waited for have used, and theirs.
+fn of_children() -> Times {
+    // SAFETY: the kernel writes the structure, for which zeros are valid.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let count = |faults: libc::c_long| u64::try_from(faults).unwrap_or(0);
+    Times {
+        processor: [seconds(usage.ru_utime), seconds(usage.ru_stime)],
+        faults: [count(usage.ru_minflt), count(usage.ru_majflt)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_no_stranger_and_init_is() {
+        let own = std::process::id();
+        assert!(!is_stranger(own));
+        assert!(is_stranger(0));
+        let sampled = Sampled { place: 3, pid: own, is_counted: true };
+        let mut usage = Usage::new();
+        usage.sample(&[sampled], Instant::now(), || {});
+        assert!(usage.resident_of(3) > Some(1 << 16));
+        assert_eq!(usage.resident(), usage.resident_of(3));
+        assert!(!usage.is_due(Instant::now()));
+    }
+}

@@ -1,0 +1,160 @@
+//! What is told of all processes of a counted job together.
+
+use crate::{Bounds, Process};
+
+/// Which bytes of heap blocks are held against the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// What the program asked for.
+    #[default]
+    Requested,
+    /// What the allocator set aside.
+    Usable,
+}
+
+/// What came of the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The job stayed within it, or there was none.
+    Within,
+    /// Requests were refused.
+    Refused,
+    /// The job was killed, or stopped, at the first request beyond it.
+    Killed,
+    /// A process could not be counted.
+    Uncovered,
+}
+
+/// What the job held, by what for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Heap blocks.
+    pub heap: u64,
+    /// Writable private mappings that programs made themselves.
+    pub mappings: u64,
+    /// Memory that processes share, once a job.
+    pub shared: u64,
+    /// Writable data of executables and libraries.
+    pub data: u64,
+    /// Stacks.
+    pub stacks: u64,
+    /// What the MPI runtime took while it started.
+    pub mpi_runtime: u64,
+    /// What was set aside for libraries after a refusal.
+    pub reserve: u64,
+}
+
+impl Charged {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        let rows = [self.mappings, self.shared, self.data, self.stacks, self.mpi_runtime];
+        let rows = rows.into_iter().chain([self.reserve]);
+        rows.fold(self.heap, u64::saturating_add)
+    }
+}
+
+/// The first request that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstRefusal {
+    /// Milliseconds since the job began.
+    pub time: u64,
+    /// The place of its process in the job's list.
+    pub process: Option<usize>,
+    /// The kernel's number of the thread.
+    pub thread: u32,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// The address that it was asked from.
+    pub caller: u64,
+    /// The path of that address's module, empty for the executable, and the offset in it; `None` where
+    /// that is not known.
+    pub place: Option<(String, u64)>,
+    /// What the job held then: charged bytes.
+    pub job: u64,
+}
+
+/// A process that could not be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// Its process id; 0 when it is not known.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// Why, as a whole sentence's end.
+    pub why: String,
+}
+
+/// What is told of a counted job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Job {
+    /// The command line.
+    pub command: Vec<String>,
+    /// The limit in bytes, if there was one.
+    pub limit: Option<u64>,
+    /// What is held against it.
+    pub basis: Basis,
+    /// Whether peaks are exact.
+    pub exact: bool,
+    /// Whether usable bytes, size classes and modules were counted.
+    pub details: bool,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// The first of them.
+    pub first: Option<FirstRefusal>,
+    /// Whether the job was killed, or stopped, for it.
+    pub killed: bool,
+    /// The most that was charged at one instant.
+    pub peak: Bounds,
+    /// The rows of `charged` when the most was seen: a sample, which may lie a little below the peak.
+    pub charged: Charged,
+    /// The most requested, usable (`None` where not counted) and resident bytes at one instant.
+    pub requested: Bounds,
+    /// See `requested`.
+    pub usable: Option<Bounds>,
+    /// See `requested`; a sample.
+    pub resident: Option<u64>,
+    /// Wall time in seconds.
+    pub elapsed: f64,
+    /// Processor time of all processes that were waited for, in seconds: in programs, in the kernel.
+    pub processor: [f64; 2],
+    /// Page faults of them: minor, major.
+    pub faults: [u64; 2],
+    /// The most threads at one time, and threads in all.
+    pub threads: [u64; 2],
+    /// NUMA nodes of the machine.
+    pub numa_nodes: u64,
+    /// The processes, in order of start.
+    pub processes: Vec<Process>,
+    /// Processes that could not be counted.
+    pub uncovered: Vec<Missed>,
+    /// Threads for which there was no room in the ledger.
+    pub uncounted_threads: u64,
+    /// Resident bytes in mappings that no row of `charged` stands for, at most at one time; `None` where
+    /// nobody looked.
+    pub unaccounted: Option<u64>,
+}
+
+impl Job {
+    /// The processes that are held against the limit: all but launchers.
+    pub fn counted(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(|process| !process.launcher)
+    }
+
+    /// The process whose request was refused first.
+    pub fn first_refused(&self) -> Option<&Process> {
+        self.processes.get(self.first.as_ref()?.process?)
+    }
+
+    /// What came of the limit.
+    pub fn verdict(&self) -> Verdict {
+        if self.killed {
+            Verdict::Killed
+        } else if self.refused > 0 {
+            Verdict::Refused
+        } else if !self.uncovered.is_empty() || self.uncounted_threads > 0 {
+            Verdict::Uncovered
+        } else {
+            Verdict::Within
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What a counted job held: the words of its ledger as figures.
+//!
+//! [`Sums`] adds up the sheets of a process's threads, [`Process`] is what is told of one process and
+//! [`Job`] of all together, whose sums are [`Totals`] and [`Spread`]. The words come from the shared memory that `wire` lays out; nothing here
+//! looks at a clock, a file or another process. Peaks are of sums at one instant, so those of
+//! several threads or processes lie between two values: [`Bounds`].
+#![forbid(unsafe_code)]
+
+pub mod bins;
+mod bounds;
+mod job;
+mod process;
+mod sums;
+mod totals;
+
+pub use bounds::Bounds;
+pub use heaptape_wire::ledger::OnLimit;
+pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Verdict};
+pub use process::{Ended, Module, Process};
+pub use sums::{Sums, Traffic};
+pub use totals::{ModuleTotal, Spread, Totals};

@@ -1,0 +1,84 @@
+//! The report on a counted job, with a limit or without one: the verdict, then the figures it stands on.
+//!
+//! The figures come from the ledger's [`Job`] and its sums; what comes out is a list of [`Part`]s, for a
+//! terminal or as Markdown.
+
+mod heap;
+mod held;
+mod processes;
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use heaptape_ledger::{Ended, Job, OnLimit, Spread, Totals};
+
+use crate::document::Part;
+use crate::text;
+
+pub use verdict::refusal;
+pub(crate) use verdict::{caller, module};
+
+/// Up to so many processes each has a row.
+const FEW_PROCESSES: usize = 20;
+/// Of more, so many have.
+const LARGEST_PROCESSES: usize = 10;
+/// Up to so many size classes, or modules, each has a row.
+const FEW_CLASSES: usize = 20;
+
+/// How the job was to be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What was to happen to a request beyond the limit.
+    pub on_limit: OnLimit,
+    /// What the MPI runtime took is not held against the limit.
+    pub exclude_mpi_runtime: bool,
+    /// Modules whose requests are not held against the limit.
+    pub exempt: Vec<String>,
+    /// Launchers are held against the limit.
+    pub count_launcher: bool,
+    /// Any verdict but `within` is a failure.
+    pub strict: bool,
+}
+
+/// What the report is made from.
+pub struct Figures<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// What its processes counted, added up.
+    pub totals: &'a Totals,
+    /// How far they are apart.
+    pub spread: Option<Spread>,
+    /// How it was to be counted.
+    pub settings: &'a Settings,
+    /// How the command ended.
+    pub exit: Ended,
+    /// The function that asked for what was refused first, where its name is known.
+    pub function: Option<&'a str>,
+    /// Whether long tables are printed whole.
+    pub verbose: bool,
+}
+
+impl Figures<'_> {
+    /// Whether a table of so many rows is printed.
+    fn is_shown(&self, rows: usize, few: usize) -> bool {
+        self.verbose || rows <= few
+    }
+}
+
+/// The whole report.
+pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
+    let mut parts =
+        vec![Part::Title(format!("Memory of {}", text::short_command(&figures.job.command)))];
+    parts.extend(verdict::parts(figures));
+    parts.extend(held::parts(figures));
+    parts.extend(processes::parts(figures));
+    parts.extend(heap::parts(figures));
+    parts.extend(processes::uncovered(figures));
+    parts.push(Part::Text(format!(
+        "Next: heaptape record -o job.tape -- {} · heaptape report job.tape",
+        text::command(&figures.job.command)
+    )));
+    parts
+}

@@ -1,0 +1,206 @@
+//! The report on jobs that were made by hand.
+
+use heaptape_ledger::{Job, OnLimit};
+
+use super::sample::{self, hostile, job, missed, rank, refused, with_figures};
+use super::{Figures, parts};
+use crate::document::{write_markdown, write_terminal};
+use crate::table::{Style, UNLIMITED};
+
+fn in_columns(job: &Job, verbose: bool, width: u16) -> String {
+    let mut out = Vec::new();
+    let style = Style { width, color: false };
+    with_figures(job, verbose, |figures| write_terminal(&mut out, &parts(figures), style)).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn text(job: &Job) -> String {
+    in_columns(job, false, UNLIMITED)
+}
+
+/// The sentence below the title.
+fn verdict(text: &str) -> String {
+    text.lines().skip(3).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_job_within_its_limit() {
+    let text = in_columns(&job(), false, 80);
+    let expected = include_str!("within.txt");
+    assert_eq!(text, expected, "\n{text}");
+}
+
+#[test]
+fn every_verdict_is_one_sentence() {
+    let within = job();
+    let counted = Job { limit: None, ..job() };
+    let uncovered = Job { uncovered: vec![missed()], ..job() };
+    let once = Job { refused: 1, ..refused() };
+    let killed = Job { killed: true, ..refused() };
+    for (job, sentence) in [
+        (within, "Within the limit: at most 921.6 MiB of 1.0 GiB (90 %) were held."),
+        (counted, "At most 921.6 MiB were held."),
+        (
+            uncovered,
+            "Not all was counted; of what was, at most 921.6 MiB of 1.0 GiB (90 %) were held. 1 process \
+             was not counted: see the end.",
+        ),
+        (
+            refused(),
+            "Refused 3 requests; the first came at 1.234 s from rank 2 (pid 4711 on host node1, thread \
+             4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
+        ),
+        (
+            once,
+            "Refused 1 request; it came at 1.234 s from rank 2 (pid 4711 on host node1, thread 4712): \
+             512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
+        ),
+        (
+            killed,
+            "Killed at 1.234 s, at the first request beyond the limit, from rank 2 (pid 4711 on host node1, \
+             thread 4712): 512.0 MiB asked by main (sizes+0x1234) when the job held 900.0 MiB of 1.0 GiB.",
+        ),
+    ] {
+        assert_eq!(verdict(&text(&job)), sentence);
+    }
+}
+
+#[test]
+fn at_the_edge_it_is_told_how_little_was_left() {
+    let mut job = refused();
+    job.first.as_mut().unwrap().job = (1 << 30) - 512;
+    assert!(verdict(&text(&job)).ends_with("when the job held 1.0 GiB of 1.0 GiB (512 B left)."));
+}
+
+#[test]
+fn a_stopped_job_is_told_from_a_killed_one() {
+    let job = Job { killed: true, ..refused() };
+    let mut settings = sample::settings();
+    settings.on_limit = OnLimit::Stop;
+    let mut out = Vec::new();
+    let style = Style { width: UNLIMITED, color: true };
+    with_figures(&job, false, |figures| {
+        let figures = Figures { settings: &settings, ..*figures };
+        write_terminal(&mut out, &parts(&figures), style)
+    })
+    .unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("\x1b[1;31mStopped at 1.234 s"), "{text}");
+}
+
+#[test]
+fn what_is_not_known_of_a_refusal_is_left_out() {
+    let mut job = refused();
+    let first = job.first.as_mut().unwrap();
+    (first.process, first.place, first.thread) = (None, None, 0);
+    assert!(
+        verdict(&text(&job))
+            .contains("from a process (of an unknown pid): 512.0 MiB asked by 0x401234 when")
+    );
+    job.first.as_mut().unwrap().caller = 0;
+    assert!(verdict(&text(&job)).contains("512.0 MiB asked when the job held"));
+    job.first = None;
+    assert_eq!(verdict(&text(&job)), "Refused 3 requests.");
+}
+
+#[test]
+fn peaks_that_cannot_have_come_together_are_said_to() {
+    let mut job = job();
+    job.peak = heaptape_ledger::Bounds::exact(800 << 20);
+    let sentence = "The peaks of the 4 processes add up to 860.0 to 864.0 MiB, which were never held at one time.";
+    assert!(text(&job).contains(sentence), "{}", text(&job));
+    job.peak.upper = 861 << 20;
+    assert!(text(&job).contains("which need not have come at one time"));
+}
+
+#[test]
+fn of_many_processes_the_largest_have_rows() {
+    let mut many = job();
+    many.processes.truncate(1);
+    many.processes.extend((0..64).map(|n| rank(n, u64::from(n + 1) << 20)));
+    let short = text(&many);
+    assert!(
+        short.contains("Of 64 processes the one that held least had at most 2.0 MiB (rank 0), the")
+    );
+    assert!(
+        short.contains("… and 55 processes more that held less; --verbose shows all."),
+        "{short}"
+    );
+    let rows = |text: &str| text.lines().filter(|line| line.ends_with("./sizes 512MB")).count();
+    assert_eq!(rows(&short), 10);
+    assert_eq!(rows(&in_columns(&many, true, 80)), 64);
+}
+
+#[test]
+fn of_many_classes_the_groups_have_rows() {
+    let mut many = job();
+    let bin = many.processes[1].sums.bins[0];
+    many.processes[1].sums.bins[..100].fill(heaptape_ledger::Traffic { count: 1, total: 1, ..bin });
+    assert!(text(&many).contains("size classes; --verbose shows them."));
+    assert!(!in_columns(&many, true, 80).contains("--verbose shows them"));
+}
+
+#[test]
+fn what_was_not_counted_is_not_printed_as_nothing() {
+    let brief = Job { details: false, usable: None, resident: None, ..job() };
+    let text = text(&brief);
+    assert!(!text.contains("group") && !text.contains("By the module"), "{text}");
+    assert_eq!(text.matches("n/a").count(), 2, "{text}");
+}
+
+#[test]
+fn uncovered_processes_and_threads_are_named() {
+    let job = Job {
+        uncovered: vec![missed()],
+        uncounted_threads: 2,
+        unaccounted: Some(4096),
+        ..refused()
+    };
+    let text = text(&job);
+    for words in [
+        "1 process was not counted: see the end. There was no room to count 2 threads.",
+        "/opt/static     it is linked statically",
+        "Unaccounted: 4.0 KiB were resident",
+    ] {
+        assert!(text.replace('\n', " ").contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn no_line_is_wider_than_80_columns() {
+    for job in [job(), refused(), Job { uncovered: vec![missed()], ..refused() }] {
+        for width in [80, 100] {
+            let text = in_columns(&job, true, width);
+            let wide = |line: &&str| line.chars().count() > usize::from(width);
+            assert_eq!(text.lines().find(wide), None, "{text}");
+        }
+    }
+}
+
+#[test]
+fn nothing_in_a_name_acts_on_the_terminal_or_on_markdown() {
+    let acts = |text: &str| text.contains(['\x1b', '\r', '\u{202e}']);
+    for verbose in [false, true] {
+        for width in [80, 100, UNLIMITED] {
+            assert!(!acts(&in_columns(&hostile(), verbose, width)));
+        }
+    }
+    let mut out = Vec::new();
+    with_figures(&hostile(), true, |figures| write_markdown(&mut out, &parts(figures))).unwrap();
+    let markdown = String::from_utf8(out).unwrap();
+    assert!(!acts(&markdown));
+    assert!(markdown.contains("| peak | in bytes |"), "{markdown}");
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let table: Vec<&str> =
+        markdown.lines().filter(|line| line.contains("u{1b}") && line.starts_with('|')).collect();
+    assert!(table.iter().all(|line| cells(line) >= 4), "{table:?}");
+}
+
+#[test]
+fn a_job_of_nothing() {
+    let text = text(&Job::default());
+    assert!(
+        text.contains("At most 0 B were held.") && text.contains("No process was counted."),
+        "{text}"
+    );
+}

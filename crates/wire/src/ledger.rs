@@ -1,0 +1,466 @@
+//! The ledger: what every process and thread of a counted job holds, in memory that outlives them.
+//!
+//! ```text
+//! page 0     the header: what is wanted, the first refusal
+//! page 1     the budget of the job
+//! …          the accounts, one a process slot
+//! …          the purses, one a page of counters
+//! …          the sheets: one a thread, its counters by size class and module
+//! ```
+//!
+//! It lies behind the [arena](crate::session) in the same file and is mapped by a counted session only.
+//! A thread takes a sheet and a purse when it first allocates and keeps both; a later thread with the
+//! same number takes them over, with what is in them, so the sheets of a process add up to all that it
+//! ever did. Every counter has one writer, its thread; a process that is killed loses none of them.
+//! The collector gives an account or a sheet memory before it offers it.
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::bin::BINS;
+use crate::budget::Budget;
+use crate::process::SLOTS;
+use crate::purse::Purse;
+use crate::session::ARENA_BYTES;
+
+/// Where the ledger begins in the session's file.
+pub const LEDGER_AT: usize = ARENA_BYTES;
+/// Threads of a job that can be counted at the same time.
+pub const SHEETS: usize = 2048;
+/// Bytes of a thread's counters.
+pub const SHEET_BYTES: usize = 20 << 10;
+/// Bytes of a process's account.
+pub const ACCOUNT_BYTES: usize = 12 << 10;
+/// Modules that are told apart in a process; callers in others count for the last.
+pub const MODULES: usize = 64;
+/// The module that stands for all others.
+pub const OTHER_MODULES: usize = MODULES - 1;
+/// Bytes of a module's path that an account holds.
+pub const MODULE_TEXT: usize = 128;
+
+const BUDGET_AT: usize = 4096;
+/// Where the accounts begin, behind the start of the ledger.
+pub const ACCOUNTS_AT: usize = 2 * 4096;
+/// Where the purses begin.
+pub const PURSES_AT: usize = ACCOUNTS_AT + SLOTS * ACCOUNT_BYTES;
+const PURSE_BYTES: usize = 64;
+/// Where the sheets begin.
+pub const SHEETS_AT: usize = (PURSES_AT + SHEETS * PURSE_BYTES).next_multiple_of(SHEET_BYTES);
+/// Bytes of the whole ledger.
+pub const LEDGER_BYTES: usize = SHEETS_AT + SHEETS * SHEET_BYTES;
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Sheet>() <= SHEET_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Account>() <= ACCOUNT_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Header>() <= BUDGET_AT);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Purse>() <= PURSE_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Budget>() <= ACCOUNTS_AT - BUDGET_AT);
+
+/// What happens to a request beyond the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OnLimit {
+    /// It fails, as if there were no memory.
+    Fail = 0,
+    /// The whole job is killed.
+    Kill = 1,
+    /// The whole job is stopped.
+    Stop = 2,
+}
+
+/// What a job is counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What happens to a request beyond the limit.
+    pub on_limit: OnLimit,
+    /// Beside requested bytes and counts also usable bytes, size classes and modules.
+    pub details: bool,
+    /// Processes that only launch others are held against the limit as well.
+    pub launchers: bool,
+}
+
+/// A request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The slot of its process …
+    pub slot: u32,
+    /// … and that slot's generation.
+    pub generation: u32,
+    /// The kernel's number of the thread, as its process sees it.
+    pub thread: u32,
+    /// The session clock, in milliseconds.
+    pub time: u32,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// Who asked: an address in the process.
+    pub caller: u64,
+    /// The module of that address: its number in the process's account.
+    pub module: u32,
+    /// What the whole job held then, in bytes.
+    pub job: u64,
+}
+
+/// The first page of the ledger.
+#[repr(C, align(64))]
+pub struct Header {
+    on_limit: AtomicU32,
+    details: AtomicU32,
+    launchers: AtomicU32,
+    /// Sheets that have memory.
+    pub sheets_ready: AtomicU32,
+    /// Sheets that were ever taken: the number of the next one.
+    pub sheets_taken: AtomicU32,
+    /// Threads for which there was no sheet.
+    pub uncounted: AtomicU32,
+    /// 0 none, 1 being written, 2 whole.
+    refusal: AtomicU32,
+    slot: AtomicU32,
+    generation: AtomicU32,
+    thread: AtomicU32,
+    time: AtomicU32,
+    module: AtomicU32,
+    bytes: AtomicU64,
+    caller: AtomicU64,
+    job: AtomicU64,
+    /// Requests that were refused.
+    pub refusals: AtomicU64,
+}
+
+impl Header {
+    /// Collector: says what is wanted, before anybody can join.
+    pub fn want(&self, wanted: Wanted) {
+        self.on_limit.store(wanted.on_limit as u32, Ordering::Relaxed);
+        self.details.store(u32::from(wanted.details), Ordering::Relaxed);
+        self.launchers.store(u32::from(wanted.launchers), Ordering::Release);
+    }
+
+    /// What is wanted.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            on_limit: match self.on_limit.load(Ordering::Relaxed) {
+                1 => OnLimit::Kill,
+                2 => OnLimit::Stop,
+                _ => OnLimit::Fail,
+            },
+            details: self.details.load(Ordering::Relaxed) != 0,
+            launchers: self.launchers.load(Ordering::Relaxed) != 0,
+        }
+    }
+
+    /// Process: counts a refusal; the first one is kept.
+    pub fn refuse(&self, refused: &Refused) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        let is_first = self.refusal.load(Ordering::Relaxed) == 0
+            && self.refusal.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_first {
+            self.slot.store(refused.slot, Ordering::Relaxed);
+            self.generation.store(refused.generation, Ordering::Relaxed);
+            self.thread.store(refused.thread, Ordering::Relaxed);
+            self.time.store(refused.time, Ordering::Relaxed);
+            self.module.store(refused.module, Ordering::Relaxed);
+            self.bytes.store(refused.bytes, Ordering::Relaxed);
+            self.caller.store(refused.caller, Ordering::Relaxed);
+            self.job.store(refused.job, Ordering::Relaxed);
+            self.refusal.store(2, Ordering::Release);
+        }
+    }
+
+    /// Collector: the first refusal, once it is whole.
+    pub fn first_refusal(&self) -> Option<Refused> {
+        (self.refusal.load(Ordering::Acquire) == 2).then(|| Refused {
+            slot: self.slot.load(Ordering::Relaxed),
+            generation: self.generation.load(Ordering::Relaxed),
+            thread: self.thread.load(Ordering::Relaxed),
+            time: self.time.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            caller: self.caller.load(Ordering::Relaxed),
+            module: self.module.load(Ordering::Relaxed),
+            job: self.job.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// What is charged beside heap blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Kind {
+    /// Writable private mappings that the program made itself.
+    Mappings = 0,
+    /// Memory shared with other processes, for the process that brought it into the job.
+    Shared = 1,
+    /// Writable data of the executable and of libraries.
+    Data = 2,
+    /// Stacks.
+    Stacks = 3,
+    /// What the MPI runtime took while it started.
+    MpiRuntime = 4,
+    /// What was set aside for libraries after a refusal.
+    Reserve = 5,
+}
+
+impl Kind {
+    /// All.
+    pub const ALL: [Kind; 6] =
+        [Kind::Mappings, Kind::Shared, Kind::Data, Kind::Stacks, Kind::MpiRuntime, Kind::Reserve];
+}
+
+/// A module's name in an account.
+#[repr(C)]
+pub struct ModuleName {
+    /// Where the module is mapped; 0 for a place that is not taken.
+    start: AtomicU64,
+    /// Bytes of the path, plus one; 0 while it is being written.
+    len: AtomicU64,
+    text: [AtomicU64; MODULE_TEXT / 8],
+}
+
+impl ModuleName {
+    /// Process: takes the place for the module that is mapped at `start`, if nobody has it.
+    pub fn take(&self, start: u64) -> bool {
+        self.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Where the module is mapped; 0 for a place that is not taken.
+    pub fn start(&self) -> u64 {
+        self.start.load(Ordering::Acquire)
+    }
+
+    /// Process: writes the path, of which the end counts where it is too long.
+    pub fn set_path(&self, path: &[u8]) {
+        let path = &path[path.len().saturating_sub(MODULE_TEXT)..];
+        for (word, bytes) in self.text.iter().zip(path.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(padded), Ordering::Relaxed);
+        }
+        self.len.store(path.len() as u64 + 1, Ordering::Release);
+    }
+
+    /// The path's bytes, once it is written; empty for the executable.
+    pub fn path(&self) -> Option<impl Iterator<Item = u8> + '_> {
+        let len = self.len.load(Ordering::Acquire).checked_sub(1)? as usize;
+        let bytes = self.text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        Some(bytes.take(len.min(MODULE_TEXT)))
+    }
+
+    fn clear(&self) {
+        self.len.store(0, Ordering::Relaxed);
+        self.start.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A process's part of the ledger; it has the number of its process slot.
+#[repr(C, align(64))]
+pub struct Account {
+    /// The generation of the process slot that it is for.
+    generation: AtomicU32,
+    /// 1 for a process that launches others and is held against no limit.
+    exempt: AtomicU32,
+    /// Bytes that its threads have drawn from the job's budget and not given back, whatever part of it
+    /// is used: its highest value is an upper bound of what the process held.
+    pub drawn: AtomicU64,
+    /// The highest that `drawn` was.
+    pub peak: AtomicU64,
+    /// Bytes charged beside heap blocks, by [`Kind`].
+    pub charged: [AtomicU64; Kind::ALL.len()],
+    /// Requested bytes of the blocks that a fork brought along and that it has not released.
+    inherited: AtomicU64,
+    /// The modules whose calls are told apart, by number.
+    pub modules: [ModuleName; MODULES],
+}
+
+impl Account {
+    /// Collector: it is for a new process.
+    pub fn open(&self, generation: u32) {
+        let words = [&self.drawn, &self.peak];
+        let all = words.into_iter().chain(&self.charged).chain([&self.inherited]);
+        all.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.exempt.store(0, Ordering::Relaxed);
+        self.modules.iter().for_each(ModuleName::clear);
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// The generation of the process slot that it is for.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Process: blocks of so many requested bytes came with the fork that made it.
+    pub fn inherit(&self, bytes: u64) {
+        self.inherited.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Process: it has released one of them.
+    pub fn release_inherited(&self, bytes: u64) {
+        let less = |held: u64| Some(held.saturating_sub(bytes));
+        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Requested bytes of those that it has still.
+    pub fn inherited(&self) -> u64 {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Process: it only launches others.
+    pub fn exempt(&self) {
+        self.exempt.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it is held against no limit.
+    pub fn is_exempt(&self) -> bool {
+        self.exempt.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// What went in and out of one size class, or came from one module. Sizes are requested bytes.
+#[repr(C)]
+pub struct Traffic {
+    /// Successful allocations, reallocs among them.
+    pub count: AtomicU64,
+    /// Their sizes.
+    pub total: AtomicU64,
+    /// Sizes of released blocks; a realloc adds its old size.
+    pub freed: AtomicU64,
+    /// The highest that `total - freed` was in this thread. Blocks that another thread has released for it
+    /// count on in here: the peaks of all threads add up to at least what their process had.
+    pub peak: AtomicU64,
+}
+
+/// A thread's counters. Each has one writer, and is added to with one instruction, so that a signal
+/// handler's changes are not lost.
+#[repr(C, align(64))]
+pub struct Sheet {
+    /// The kernel's number of its thread.
+    pub thread: AtomicU32,
+    /// The number of the thread in its process.
+    pub number: AtomicU32,
+    /// The process slot plus one; 0 for a sheet that nobody has.
+    slot: AtomicU32,
+    generation: AtomicU32,
+    /// 1 when the thread is gone and nobody has taken the sheet over.
+    pub idle: AtomicU32,
+    /// Successful allocations, reallocs among them.
+    pub allocations: AtomicU64,
+    /// Blocks released, reallocs among them.
+    pub frees: AtomicU64,
+    /// Allocations that failed, refused ones among them.
+    pub failed: AtomicU64,
+    /// Releases of blocks whose size was not known.
+    pub unknown: AtomicU64,
+    /// Requested bytes of all allocations; a realloc adds its new size …
+    pub allocated: AtomicU64,
+    /// … and its old size here.
+    pub freed: AtomicU64,
+    /// The highest that `allocated - freed` was in this thread: see [`Traffic::peak`].
+    pub peak: AtomicU64,
+    /// Usable bytes of all allocations, and of all releases.
+    pub usable: [AtomicU64; 2],
+    /// The highest that their difference was in this thread.
+    pub usable_peak: AtomicU64,
+    /// By the caller's module.
+    pub modules: [Traffic; MODULES],
+    /// By size class.
+    pub bins: [Traffic; BINS],
+}
+
+impl Sheet {
+    /// What stands for the slot of a process that is about to open the sheet.
+    const CLAIMED: u32 = u32::MAX;
+
+    /// Process: takes a sheet that nobody has.
+    pub fn claim(&self) -> bool {
+        self.slot.compare_exchange(0, Self::CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Process: the sheet that it has claimed is for a thread of the process with this slot.
+    pub fn open(&self, slot: u32, generation: u32, number: u32, thread: u32) {
+        self.generation.store(generation, Ordering::Relaxed);
+        self.number.store(number, Ordering::Relaxed);
+        self.thread.store(thread, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
+        self.slot.store(slot + 1, Ordering::Release);
+    }
+
+    /// The slot of its process and that slot's generation.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        let slot = self.slot.load(Ordering::Acquire);
+        let is_open = slot != 0 && slot != Self::CLAIMED;
+        is_open.then(|| (slot - 1, self.generation.load(Ordering::Relaxed)))
+    }
+
+    /// Collector: what was counted is of a process that is gone and has been added up; the sheet is
+    /// blank again.
+    pub fn clear(&self) {
+        let own = [&self.allocations, &self.frees, &self.failed, &self.unknown];
+        let bytes = [&self.allocated, &self.freed, &self.peak, &self.usable_peak];
+        let traffic = self.modules.iter().chain(&self.bins);
+        let traffic = traffic.flat_map(|t| [&t.count, &t.total, &t.freed, &t.peak]);
+        let all = own.into_iter().chain(bytes).chain(&self.usable).chain(traffic);
+        all.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.slot.store(0, Ordering::Release);
+    }
+}
+
+/// The ledger as it is mapped: turns its base address into the tables that lie in it.
+#[cfg(not(loom))]
+#[derive(Clone, Copy)]
+pub struct Ledger(*mut u8);
+
+#[cfg(not(loom))]
+// SAFETY: a ledger is shared memory, and all that is reached through it is atomic.
+unsafe impl Send for Ledger {}
+#[cfg(not(loom))]
+// SAFETY: as above.
+unsafe impl Sync for Ledger {}
+
+#[cfg(not(loom))]
+impl Ledger {
+    /// # Safety
+    /// `base` is page-aligned and points to [`LEDGER_BYTES`] of readable and writable shared memory
+    /// that stays mapped for `'static`.
+    pub const unsafe fn new(base: *mut u8) -> Ledger {
+        Ledger(base)
+    }
+
+    /// Where it is mapped.
+    pub const fn base(self) -> *mut u8 {
+        self.0
+    }
+
+    fn at<T>(self, offset: usize) -> &'static T {
+        // SAFETY: every offset used below lies in the ledger and is aligned for what lies there; the
+        // types consist of atomics, for which any bytes are valid.
+        unsafe { &*self.0.add(offset).cast::<T>() }
+    }
+
+    /// What is wanted, and the first refusal.
+    #[inline(always)]
+    pub fn header(self) -> &'static Header {
+        self.at(0)
+    }
+
+    /// The job's budget.
+    #[inline(always)]
+    pub fn budget(self) -> &'static Budget {
+        self.at(BUDGET_AT)
+    }
+
+    /// The account of the process in this slot.
+    pub fn account(self, slot: usize) -> &'static Account {
+        self.at(ACCOUNTS_AT + slot % SLOTS * ACCOUNT_BYTES)
+    }
+
+    /// The purse that goes with a sheet.
+    #[inline(always)]
+    pub fn purse(self, sheet: usize) -> &'static Purse {
+        self.at(PURSES_AT + sheet % SHEETS * PURSE_BYTES)
+    }
+
+    /// A sheet.
+    #[inline(always)]
+    pub fn sheet(self, index: usize) -> &'static Sheet {
+        self.at(SHEETS_AT + index % SHEETS * SHEET_BYTES)
+    }
+}

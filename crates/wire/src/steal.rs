@@ -1,0 +1,123 @@
+//! What happens before a request is refused: all that was drawn ahead is taken back.
+//!
+//! The thief raises `attention`, makes every processor pass a fence, and waits for each spend that was not decided
+//! then. From here on no purse has credit but what it finds there: whoever spends now sees the attention, takes from the
+//! job just what it needs, and gives back all it can. What the thief finds it takes. Then it waits for each change that
+//! was under way, which may be another thief with bytes in its hands. What is granted now is what is used, and a
+//! request that does not fit is refused.
+//!
+//! Each wait is bounded. A thread that was stopped or killed between two instructions, or left them by a long jump, is
+//! called stuck and is not waited for again until it has moved. Nothing is admitted over the limit for that; but what it
+//! had in its hands counts as used, until it goes on or the supervisor mends.
+
+use crate::arch::light_fence;
+use crate::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use crate::budget::{Budget, FENCED, Machine, Refused};
+use crate::purse::Purse;
+
+/// Rounds of a wait that no store outlasts, and that even a stuck thread is waited for: it may be stuck no longer.
+const PATIENCE: u32 = 4;
+
+impl Budget {
+    /// Spends by taking back what others have drawn ahead, or refuses.
+    #[cold]
+    pub(crate) fn steal(
+        &self,
+        purse: &Purse,
+        bytes: u64,
+        machine: &impl Machine,
+    ) -> Result<(), Refused> {
+        purse.begin_theft();
+        self.attention_word().fetch_add(1, SeqCst);
+        light_fence();
+        self.fence_others(machine);
+        self.sweep(purse, machine);
+        let drawn = self.draw_in_window(purse, bytes).or_else(|_| {
+            await_changes(purse, machine);
+            self.draw_in_window(purse, bytes)
+        });
+        self.attention_word().fetch_sub(1, SeqCst);
+        purse.end_theft();
+        drawn
+    }
+
+    fn draw_in_window(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
+        purse.open_window();
+        let drawn = self.draw(purse, bytes);
+        purse.close_window();
+        drawn
+    }
+
+    fn fence_others(&self, machine: &impl Machine) {
+        if self.attention() & FENCED == 0 && !machine.barrier() {
+            self.fence_for_ever();
+            // This once there is no fence to rely on; a store reaches memory long before these waits are over.
+            for round in 0..PATIENCE {
+                machine.wait(round);
+            }
+        }
+    }
+
+    /// Takes the credit of all purses back.
+    fn sweep(&self, purse: &Purse, machine: &impl Machine) {
+        for victim in machine.purses().filter(|p| !p.is_exempt()) {
+            while !self.rob(purse, victim, machine) {}
+        }
+    }
+
+    /// Takes the credit of one purse back; whether it was all.
+    fn rob(&self, purse: &Purse, victim: &Purse, machine: &impl Machine) -> bool {
+        let own = core::ptr::eq(victim, purse);
+        let undecided = if own { u32::MAX } else { await_decision(victim, machine) };
+        let Some((credit, drawn)) = victim.surplus(undecided) else { return false };
+        if credit == 0 {
+            return true;
+        }
+        purse.open_window();
+        let taken = victim.take(credit, drawn);
+        if taken {
+            self.granted_word().fetch_sub(credit, SeqCst);
+        }
+        purse.close_window();
+        taken
+    }
+}
+
+/// Waits until no spend of the purse is undecided; how many are all the same.
+fn await_decision(victim: &Purse, machine: &impl Machine) -> u32 {
+    await_none(machine, victim.stuck_spends(), || victim.undecided())
+}
+
+/// Waits until each change of another purse that was under way is finished.
+fn await_changes(purse: &Purse, machine: &impl Machine) {
+    for other in machine.purses().filter(|p| !core::ptr::eq(*p, purse)) {
+        let (_, finished) = other.progress();
+        await_none(machine, other.stuck_windows(), || match other.progress() {
+            (windows, now) if now == finished => windows,
+            _ => 0,
+        });
+    }
+}
+
+/// Waits until there is none, or no more than are known to be stuck; what was waited for in vain is noted as stuck.
+/// How many are left.
+fn await_none(machine: &impl Machine, stuck: &AtomicU32, count: impl Fn() -> u32) -> u32 {
+    let mut round = 0;
+    loop {
+        let left = count();
+        if left == 0 {
+            if stuck.load(Relaxed) != 0 {
+                stuck.store(0, Relaxed);
+            }
+            return 0;
+        }
+        if round >= PATIENCE && left <= stuck.load(Relaxed) {
+            return left;
+        }
+        if !machine.wait(round) {
+            stuck.store(left, Relaxed);
+            return left;
+        }
+        round += 1;
+    }
+}

@@ -57,8 +57,9 @@ fn run(
     }
     // Who counts for others opens them when there is something to write: to open a pipe is to wait.
     let is_early = !(args.join && collects_for_others());
-    let named = |path: &'_ Option<PathBuf>| path.clone().filter(|_| is_early);
-    let files = match open(named(&args.output).as_deref(), named(&args.json).as_deref(), &teller) {
+    let [output, json] =
+        [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
+    let files = match open(output, json, &teller) {
         Ok(files) => files,
         Err(status) => return status,
     };

@@ -249,7 +249,8 @@ fn kept(folder: &Path, join: impl Fn(&[&OsStr]) -> Command) -> String {
 /// Asserts that a library lost nothing, and was in no process but those of the job when it ended.
 fn assert_kept(told: &str, job: &Value) {
     let rows = job["processes"].as_array().expect("processes");
-    let is_of_it = |pid: &str| rows.iter().any(|row| row["pid"].to_string() == pid);
+    let is_of_it =
+        |pid: &str| rows.iter().any(|row| pid.parse().is_ok_and(|pid: u64| row["pid"] == pid));
     let is_kept = |line: &str| line.strip_prefix("left ").is_some_and(is_of_it);
     assert!(told.lines().all(is_kept), "{told}{job}");
 }

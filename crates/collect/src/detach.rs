@@ -1,6 +1,6 @@
-//! The process that records or counts a job whose commands come by themselves: this program once more, started by
-//! the first wrapper as a grandchild, so that the command finds no child that it did not start, in a
-//! session of its own, with nothing open that was the command's.
+//! The process that records or counts a job whose commands come by themselves: this program once more,
+//! started by the first wrapper as a grandchild, so that the command finds no child that it did not start,
+//! in a session of its own, with nothing open that was the command's.
 //!
 //! It is never a mere copy of the wrapper. What a user preloads into the commands is in the wrapper too:
 //! it holds descriptors that it will use, and perhaps close, by number, and it does at the end of a

@@ -94,7 +94,8 @@ pub struct JoiningCount {
 ///
 /// Where it was the first of its job, it starts this program again, where this call is what counts the
 /// job. There it returns at the end, with all figures, or `None` if nobody joined; the standard error is
-/// then the last command's. What was to be done with a request beyond the limit is what the first of them has said.
+/// then the last command's. What was to be done with a request beyond the limit is what the first of them
+/// has said.
 ///
 /// # Errors
 /// When the command could not be started, or its job can't be counted.

@@ -156,7 +156,11 @@ fn real_new(
     align: usize,
     caller: usize,
 ) -> usize {
-    let address = real(operator);
+    let address = match real(operator) {
+        // An allocator's own would take the memory that was refused, without a call that we see.
+        found if counting::is_on() && is_allocators(found) => of_runtime(operator),
+        found => found,
+    };
     if address == 0 {
         return no_operator as *const () as usize;
     }
@@ -165,6 +169,19 @@ fn real_new(
         shortage::enter(code_of(address), size, align, caller);
     }
     address
+}
+
+/// Whether an operator is the allocator's own.
+fn is_allocators(operator: usize) -> bool {
+    let allocator = owner::module_of(next().malloc as usize);
+    operator != 0 && allocator.is_some_and(|allocator| allocator.holds(operator))
+}
+
+/// The operator of the C++ library, which calls `malloc`, the new-handler, and throws.
+fn of_runtime(operator: &Following) -> usize {
+    const RUNTIMES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"];
+    let all = RUNTIMES.iter().map(|library| symbol_of(library, operator.name()));
+    all.into_iter().find(|&found| found != 0 && !is_allocators(found)).unwrap_or(0)
 }
 
 /// Where the calls of an operator come from: one of the C++ library's is a small function, one of the

@@ -395,6 +395,7 @@ impl ThreadSlot {
     pub unsafe fn assign(slot: *mut ThreadSlot, number: u16, depth: u16) {
         // SAFETY: as promised.
         unsafe {
+            let (sheet, purse) = (*slot).kept_lane(number);
             slot.write(ThreadSlot {
                 cursor: core::ptr::null_mut(),
                 limit: core::ptr::null_mut(),
@@ -406,10 +407,23 @@ impl ThreadSlot {
                 depth,
                 inner: NOWHERE,
                 short: ShortOfMemory::NONE,
-                // They go with the number.
-                sheet: (*slot).sheet,
-                purse: (*slot).purse,
+                sheet,
+                purse,
             });
+            if let Some(sheet) = sheet.as_ref() {
+                sheet.take_over((*slot).tid);
+            }
+        }
+    }
+
+    /// Of a slot that was another thread's: the sheet goes with the number. (That of a lane inside a thread
+    /// is the thread's.)
+    fn kept_lane(&self, number: u16) -> (*const Sheet, *const Purse) {
+        let number = u32::from(number);
+        let is_its = |lane: Lane| lane.sheet.number.load(Ordering::Relaxed) == number;
+        match self.lane() {
+            Some(lane) if is_its(lane) => (self.sheet, self.purse),
+            _ => (core::ptr::null(), core::ptr::null()),
         }
     }
 

@@ -7,6 +7,7 @@ use heaptape_wire::ledger::SHEETS;
 use heaptape_wire::purse::Purse;
 
 use crate::arch::{self, syscall};
+use crate::arena::arena;
 use crate::counting::{self, Lane, ledger};
 use crate::lifecycle::{self, STATE};
 
@@ -25,7 +26,31 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
-    ledger().budget().spend(purse, bytes, &System).is_ok()
+    let budget = ledger().budget();
+    if budget.spend(purse, bytes, &System).is_ok() {
+        return true;
+    }
+    // A process may have died, or become another program, a moment ago.
+    bytes <= budget.limit() && settles() && budget.spend(purse, bytes, &System).is_ok()
+}
+
+/// Waits until the collector has given back what the dead held; false where nobody will.
+fn settles() -> bool {
+    let header = ledger().header();
+    let session = arena().session();
+    let question = header.ask();
+    let (mut beat, mut silent) = (session.heartbeat(), 0);
+    while !header.is_settled(question) {
+        // It may be slow on a busy machine, as long as it lives.
+        if !System.wait(silent) || session.is_orphaned() || !session.is_open() {
+            return false;
+        }
+        silent += 1;
+        if session.heartbeat() != beat {
+            (beat, silent) = (session.heartbeat(), System::SPINS.min(silent));
+        }
+    }
+    true
 }
 
 /// Gives the budget bytes back that were given back to the allocator.

@@ -15,7 +15,7 @@
 
 struct shared {
     pthread_barrier_t barrier;
-    atomic_ulong held, over, wrong, total;
+    atomic_ulong held, over, wrong, chosen;
     unsigned long least, most;
 };
 static struct shared *all;
@@ -56,7 +56,7 @@ static void *fill(void *unused) {
             if (held > all->most) all->most = held;
         }
         is_first();
-        if (last != NULL && atomic_exchange(&all->total, 1) == 0) {
+        if (last != NULL && atomic_exchange(&all->chosen, 1) == 0) {
             last = give_back(last);
             struct held *again = take(last);
             if (again == NULL) atomic_fetch_add(&all->wrong, 1);
@@ -66,7 +66,7 @@ static void *fill(void *unused) {
             free(more);
         }
         is_first();
-        atomic_store(&all->total, 0);
+        atomic_store(&all->chosen, 0);
         while (last != NULL) last = give_back(last);
         is_first();
     }

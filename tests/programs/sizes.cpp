@@ -1,7 +1,8 @@
-// sizes BYTES…: makes a vector of each size in turn, touches it, lets it go, and prints its size; a size that is refused ends it
-// with 5 and the line "refused BYTES".
+// sizes [calloc] BYTES…: makes a vector of each size in turn (or a block by calloc), touches it, lets it go, and prints its size;
+// a size that is refused ends it with 5 and the line "refused BYTES".
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -10,11 +11,20 @@ static void hold(std::size_t bytes) {
     std::printf("%zu\n", held.size());
 }
 
+static void hold_by_calloc(std::size_t bytes) {
+    char *held = static_cast<char *>(std::calloc(bytes, 1));
+    if (held == nullptr) throw std::bad_alloc();
+    for (std::size_t at = 0; at < bytes; at += 4096) held[at] = 1;
+    std::free(held);
+    std::printf("%zu\n", bytes);
+}
+
 int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
+    bool by_calloc = argc > 1 && std::strcmp(argv[1], "calloc") == 0;
+    for (int i = 1 + by_calloc; i < argc; i++) {
         std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
         try {
-            hold(bytes);
+            by_calloc ? hold_by_calloc(bytes) : hold(bytes);
         } catch (const std::bad_alloc &) {
             std::printf("refused %zu\n", bytes);
             return 5;

@@ -4,27 +4,14 @@
 mod harness;
 
 use harness::compile::{program, static_program};
+use harness::limited::{document, limited};
 use harness::running::{Outcome, Running, run, until};
-use harness::{LIMIT, heaptape, scratch};
+use harness::{LIMIT, scratch};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-/// `heaptape limit LIMIT --json FILE WORDS… -- PROGRAM ARGS…`
-fn limited(folder: &Path, limit: u64, words: &[&str], program: &Path, args: &[&str]) -> Command {
-    let mut command = heaptape(["limit", "--quiet", "--json"]);
-    command.arg(folder.join("x.json")).args(words).arg(limit.to_string());
-    command.arg("--").arg(program).args(args);
-    command
-}
-
-fn document(folder: &Path) -> Value {
-    let text = fs::read_to_string(folder.join("x.json")).expect("a document");
-    serde_json::from_str(&text).expect("JSON")
-}
 
 fn numbers(outcome: &Outcome) -> Vec<u64> {
     let text = String::from_utf8_lossy(&outcome.stdout).into_owned();

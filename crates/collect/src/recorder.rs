@@ -265,7 +265,9 @@ impl Recorder {
         self.observe_intents();
         let seen = self.drain()?;
         self.count();
+        let question = self.arena.ledger().and_then(|ledger| ledger.header().question());
         let changed = self.admit(&arrivals)? | self.reap(root)?;
+        question.into_iter().for_each(|question| self.answer(question));
         self.supply();
         self.judge_intents()?;
         self.take_in_gaps()?;
@@ -293,6 +295,17 @@ impl Recorder {
             self.next_flush = now + FLUSH_EVERY;
         }
         Ok(seen >= LITTLE || changed)
+    }
+
+    /// Tells those who ask for memory of the dead that they have been given what there is.
+    fn answer(&mut self, question: u32) {
+        // One that is gone keeps what it had until it is known how it ended, one that is another program now
+        // until that is let in.
+        let keeps = |&place: &usize| self.processes[place].gone.is_some();
+        if !self.live.iter().any(keeps) && self.arrivals().is_empty() {
+            self.count();
+            self.arena.ledger().into_iter().for_each(|ledger| ledger.header().settle(question));
+        }
     }
 
     /// Two looks at what was published, then a merge of what the first has seen; the bytes that are

@@ -126,6 +126,10 @@ pub struct Header {
     job: AtomicU64,
     /// Requests that were refused.
     pub refusals: AtomicU64,
+    /// Requests that wait until the collector has looked who is gone.
+    asked: AtomicU32,
+    /// So many of them it has answered.
+    settled: AtomicU32,
 }
 
 impl Header {
@@ -147,6 +151,28 @@ impl Header {
             details: self.details.load(Ordering::Relaxed) != 0,
             launchers: self.launchers.load(Ordering::Relaxed) != 0,
         }
+    }
+
+    /// Process: asks the collector to give back what the dead held, those that are dead by now; what to
+    /// compare with by [`Header::is_settled`].
+    pub fn ask(&self) -> u32 {
+        self.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Process: whether that is done.
+    pub fn is_settled(&self, question: u32) -> bool {
+        self.settled.load(Ordering::Acquire).wrapping_sub(question) as i32 >= 0
+    }
+
+    /// Collector: the last question, before it looks who is gone; `None` where all are answered.
+    pub fn question(&self) -> Option<u32> {
+        let asked = self.asked.load(Ordering::Acquire);
+        (!self.is_settled(asked)).then_some(asked)
+    }
+
+    /// Collector: what those held that were gone before this question has been given back.
+    pub fn settle(&self, question: u32) {
+        self.settled.store(question, Ordering::Release);
     }
 
     /// Process: counts a refusal; the first one is kept.
@@ -381,6 +407,12 @@ impl Sheet {
         self.thread.store(thread, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.slot.store(slot + 1, Ordering::Release);
+    }
+
+    /// Process: a later thread with the same number goes on with it.
+    pub fn take_over(&self, thread: u32) {
+        self.thread.store(thread, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Release);
     }
 
     /// The slot of its process and that slot's generation.

@@ -8,6 +8,7 @@ pub(crate) mod allocators;
 pub(crate) mod compare;
 pub(crate) mod compile;
 pub(crate) mod leaks;
+pub(crate) mod limited;
 pub(crate) mod running;
 pub(crate) mod tape;
 pub(crate) mod truth;

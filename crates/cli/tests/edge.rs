@@ -1,0 +1,206 @@
+//! A budget at its edge: not a byte more than the limit is granted, and nothing is refused that fits, however
+//! the use is spread, whoever allocates, and whoever has died.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::allocators::installed;
+use harness::compile::{mpi_program, program};
+use harness::limited::{bounds, document, limited};
+use harness::running::{Outcome, run};
+use harness::{scratch, skip};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+const KIB: u64 = 1 << 10;
+
+/// Runs `edge PROCESSES THREADS BLOCK LIMIT ROUNDS` under the limit. The least that all had together when nobody
+/// was granted more, and the document.
+fn filled(
+    words: &[&str],
+    (processes, threads): (u64, u64),
+    block: u64,
+    limit: u64,
+) -> (u64, Value) {
+    let folder = scratch();
+    let args = [processes, threads, block, limit, 2].map(|word| word.to_string());
+    let args = args.each_ref().map(String::as_str);
+    let outcome = run(&mut limited(folder.path(), limit, words, program("edge"), &args));
+    let what = format!("{words:?} {processes} processes, {threads} threads, blocks of {block}");
+    let out = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert_eq!(outcome.code(), 0, "{what}: {out}{}", outcome.stderr_text());
+    let number = |word: &str| {
+        let mut words = out.split_whitespace().skip_while(|&at| at != word);
+        words.nth(1).and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    };
+    let (least, most) = (number("least"), number("most"));
+    assert!(least <= most && most <= limit, "{what}: {out}");
+    let document = document(folder.path());
+    let (_, upper) = bounds(&document["peak"]["charged"]);
+    assert!(upper <= limit, "{what}: {upper}");
+    assert_eq!(document["verdict"], "refused", "{what}");
+    // Whoever was refused first asked for more than was left.
+    let first = &document["first_refusal"];
+    assert_eq!(first["bytes"].as_u64(), Some(block), "{what}");
+    let held = first["job_bytes"].as_u64().expect("what the job held");
+    assert!(held <= limit && held + block > limit, "{what}: {held}");
+    (least, document)
+}
+
+/// What a program of ours has beside its blocks: libraries' data, the stacks, and what libc takes for itself.
+const BESIDE: u64 = 4 * MIB;
+
+#[test]
+fn what_is_granted_reaches_the_limit_and_never_passes_it() {
+    for (shape, block, limit) in [
+        ((1, 1), KIB, 64 * MIB),
+        ((2, 2), 7 * KIB, 256 * MIB),
+        ((4, 2), 64 * KIB, GIB),
+        ((16, 1), MIB, GIB),
+        ((1, 8), MIB, GIB),
+        ((4, 4), 100 * MIB, GIB),
+        ((2, 1), 500 * MIB, GIB),
+    ] {
+        let (least, _) = filled(&[], shape, block, limit);
+        let short = limit - least;
+        assert!(short < block + shape.0 * BESIDE, "{shape:?} of {block}: {short} bytes too few");
+    }
+}
+
+#[test]
+fn exact_peaks_are_reached_to_the_byte() {
+    let (_, document) = filled(&["--exact"], (2, 2), 64 * KIB, 64 * MIB);
+    let (lower, upper) = bounds(&document["peak"]["charged"]);
+    assert_eq!(lower, upper);
+}
+
+fn printed(outcome: &Outcome) -> String {
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    String::from_utf8_lossy(&outcome.stdout).trim().to_owned()
+}
+
+#[test]
+fn what_the_dead_held_is_free_from_the_moment_on_that_their_end_is_seen() {
+    let folder = scratch();
+    let outcome =
+        run(&mut limited(folder.path(), GIB, &[], program("afterlife"), &["700000000", "30"]));
+    assert_eq!(printed(&outcome), "0");
+    assert_eq!(document(folder.path())["verdict"], "within");
+}
+
+#[test]
+fn a_block_grows_to_the_edge_and_not_beyond() {
+    for words in [&[][..], &["--exact"], &["--brief"]] {
+        let folder = scratch();
+        let limit = 64 * MIB;
+        let args = [&*limit.to_string()];
+        assert_eq!(
+            printed(&run(&mut limited(folder.path(), limit, words, program("growth"), &args))),
+            "0"
+        );
+    }
+}
+
+#[test]
+fn threads_one_after_another_do_not_add_up() {
+    const BYTES: u64 = 96 * MIB;
+    let folder = scratch();
+    let args = ["4", &*BYTES.to_string()];
+    let outcome = run(&mut limited(folder.path(), GIB, &[], program("onebyone"), &args));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let document = document(folder.path());
+    let (lower, upper) = bounds(&document["peak"]["requested"]);
+    assert!(lower <= BYTES + MIB && (BYTES..BYTES + BESIDE).contains(&upper), "{lower} to {upper}");
+    assert_eq!(document["threads"]["total"], 5);
+}
+
+/// 0.9GB 1MB 1.2MB 512.9MB 512MB, and 1.5GB.
+const SIZES: [&str; 5] = ["966367641", "1048576", "1258291", "537814630", "536870912"];
+const TOO_MUCH: &str = "1610612736";
+
+/// Runs `sizes`, started by this command, once within the limit and once beyond it.
+fn judged(what: &str, start: impl Fn(&mut Command, &[&str]), ranks: u64) {
+    for first in [None, Some("calloc")] {
+        let limit = 1400 * MIB;
+        let words = |size: &[&'static str]| -> Vec<&str> {
+            first.into_iter().chain(size.iter().copied()).collect()
+        };
+        let folder = scratch();
+        // Ranks that hold their largest at one time need not be within the limit.
+        let sizes = if ranks == 1 { &SIZES[..] } else { &SIZES[1..3] };
+        let mut command = harness::heaptape(["limit", "--quiet", "--json"]);
+        command.arg(folder.path().join("x.json")).arg(limit.to_string()).arg("--");
+        start(&mut command, &words(sizes));
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code(), 0, "{what}: {}", outcome.stderr_text());
+        let document = document(folder.path());
+        assert_eq!(document["verdict"], "within", "{what}: {document}");
+        if ranks == 1 {
+            let modules = document["modules"].as_array().expect("modules");
+            let own = modules.iter().find(|module| module["name"] == "sizes").expect("its own");
+            assert_eq!(bounds(&own["peak"]), (966_367_641, 966_367_641), "{what}");
+        }
+    }
+    let folder = scratch();
+    let mut command = harness::heaptape(["limit", "--quiet", "--json"]);
+    command.arg(folder.path().join("x.json")).arg("1400MiB").arg("--");
+    start(&mut command, &[TOO_MUCH]);
+    let outcome = run(&mut command);
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(outcome.code() != 0 && text.contains("refused 1610612736"), "{what}: {text}");
+    let document = document(folder.path());
+    let first = &document["first_refusal"];
+    assert_eq!(document["verdict"], "refused", "{what}");
+    assert_eq!(document["refused"].as_u64(), Some(ranks), "{what}: one for each call");
+    assert_eq!(
+        (&first["bytes"], &first["module"]),
+        (&1_610_612_736u64.into(), &"sizes".into()),
+        "{what}"
+    );
+    let caller = first["caller"].as_str().expect("a caller");
+    assert!(caller.contains("(sizes+0x"), "{what}: {caller}");
+}
+
+#[test]
+fn the_verdict_is_the_same_with_every_allocator() {
+    let sizes = program("sizes");
+    let plain = |command: &mut Command, words: &[&str]| {
+        command.arg(&sizes).args(words);
+    };
+    judged("glibc", plain, 1);
+    for library in installed() {
+        let start = |command: &mut Command, words: &[&str]| {
+            command
+                .arg("env")
+                .arg(format!("LD_PRELOAD={}", library.display()))
+                .arg(&sizes)
+                .args(words);
+        };
+        judged(&library.display().to_string(), start, 1);
+    }
+}
+
+#[test]
+fn the_verdict_is_the_same_for_ranks() {
+    let Some(sizes) = mpi_sizes() else { return skip("Open MPI is not installed") };
+    for ranks in [1, 2, 4] {
+        let start = |command: &mut Command, words: &[&str]| {
+            let count = ranks.to_string();
+            command
+                .args(["mpirun.openmpi", "--oversubscribe", "-n", &count])
+                .arg(&sizes)
+                .args(words);
+            command
+                .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        };
+        judged(&format!("{ranks} ranks"), start, ranks);
+    }
+}
+
+/// The program that takes sizes, where there is an MPI to start it.
+fn mpi_sizes() -> Option<PathBuf> {
+    mpi_program("ranks", "openmpi").map(|_| program("sizes"))
+}

@@ -15,15 +15,14 @@ use crate::progress::Progress;
 /// How stdout and stderr look, and whether stderr is wanted.
 pub(crate) struct Terminal {
     style: Style,
-    style_of_stderr: Style,
+    color: Color,
     quiet: bool,
 }
 
 impl Terminal {
-    /// Looks at stdout and stderr, unless the colour is told.
+    /// Looks at stdout, unless the colour is told.
     pub(crate) fn new(color: Color, quiet: bool) -> Terminal {
-        let style_of_stderr = style(color, &io::stderr());
-        Terminal { style: style(color, &io::stdout()), style_of_stderr, quiet }
+        Terminal { style: style(color, &io::stdout()), color, quiet }
     }
 
     /// Whether only errors are wanted on stderr.
@@ -36,9 +35,9 @@ impl Terminal {
         self.style
     }
 
-    /// The same of what goes to stderr.
+    /// The same of what goes to stderr, which is another one at the end of a job that was joined.
     pub(crate) fn style_of_stderr(&self) -> Style {
-        self.style_of_stderr
+        style(self.color, &io::stderr())
     }
 
     /// Stdout, buffered; it must be flushed at the end.

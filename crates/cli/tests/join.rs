@@ -3,8 +3,8 @@
 
 mod harness;
 
-use harness::compile::{program, static_program};
-use harness::running::{Running, run, until};
+use harness::compile::{library, program, static_program};
+use harness::running::{Running, run, until, until_file_has};
 use harness::tape;
 use harness::{HEAPTAPE, LIMIT, heaptape, one_sentence, scratch};
 use rustix::process::{Pid, Signal, kill_process};
@@ -223,6 +223,59 @@ fn a_tape_that_is_full_ends_and_its_job_does_not() {
     let info = ended(&file);
     assert_eq!((&info["complete"], &info["ended"]), (&false.into(), &"max-size".into()), "{info}");
     assert!(file.metadata().expect("the tape").len() <= 100 << 10);
+}
+
+/// Runs two commands of one job, each behind what JOIN puts before it, with tests/programs/keeper.c preloaded: what that
+/// has told.
+fn kept(folder: &Path, join: impl Fn(&[&OsStr]) -> Command) -> String {
+    let (go, told) = (folder.join("go"), folder.join("told"));
+    let begun = [folder.join("a"), folder.join("b")];
+    let start = |file: &PathBuf| {
+        let mut command = join(&waiter(file, &go));
+        Running::start(command.env("LD_PRELOAD", library("keeper")).env("KEEPER", &told))
+    };
+    let running: Vec<Running> = begun.iter().map(start).collect();
+    for file in &begun {
+        pid_in(file);
+    }
+    assert!(until_file_has(&told, "left", Duration::from_secs(60)), "their commands end");
+    fs::write(&go, "").expect("a file");
+    for one in running {
+        assert_eq!(one.finish(LIMIT).code(), 7);
+    }
+    fs::read_to_string(&told).expect("what the library told")
+}
+
+/// Asserts that a library lost nothing, and was in no process but those of the job when it ended.
+fn assert_kept(told: &str, job: &Value) {
+    let rows = job["processes"].as_array().expect("processes");
+    let is_of_it =
+        |pid: &str| rows.iter().any(|row| pid.parse().is_ok_and(|pid: u64| row["pid"] == pid));
+    let is_kept = |line: &str| line.strip_prefix("left ").is_some_and(is_of_it);
+    assert!(told.lines().all(is_kept), "{told}{job}");
+}
+
+/// What a user preloads may keep descriptors for itself, and do something at the end of a process.
+#[test]
+fn what_is_preloaded_into_commands_that_join_keeps_its_descriptors_and_is_in_them_alone() {
+    let folder = scratch();
+    let dir = folder.path().join("tapes");
+    let told = kept(folder.path(), |command| join(&dir, Some("j"), &[], command));
+    let info = ended(&tape::all_in(&dir)[0]);
+    tape::assert_sound(&info);
+    assert_kept(&told, &info);
+
+    let folder = scratch();
+    let file = folder.path().join("x.json");
+    let told = kept(folder.path(), |command| {
+        let mut counted = heaptape(["stat", "--quiet", "--join", "--json"]);
+        counted.arg(&file).arg("--").args(command);
+        // Countings of one name meet wherever they are started.
+        counted.env("HEAPTAPE_JOB", folder.path().file_name().expect("a name"));
+        counted
+    });
+    let document = || serde_json::from_str(&fs::read_to_string(&file).ok()?).ok();
+    assert_kept(&told, &until(Duration::from_secs(60), document).expect("a document"));
 }
 
 #[test]

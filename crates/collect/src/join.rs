@@ -4,16 +4,18 @@
 //! command. So a launcher finds the very process that it started, with its signals, its streams and
 //! its exit status, and nothing of ours stands between.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
-use heaptape_proc::launcher::{self, LauncherProcess};
+use heaptape_proc::launcher;
 use heaptape_proc::read;
 
 use crate::count::{CountWatch, Counting};
+use crate::detach::Given;
 use crate::gather::{self, Expected};
 use crate::launch::texts;
 use crate::limits;
@@ -42,16 +44,25 @@ pub struct Joining {
     pub no_wait: bool,
     /// Ends the tape at about this many bytes.
     pub max_size: Option<u64>,
+    /// The command line, with the program's own name, by which this program comes to the same call again:
+    /// the process that collects for the job is started by it.
+    pub again: Vec<OsString>,
 }
 
 /// Joins the recording of the job, and becomes the command.
 ///
-/// Where it was the first of its job, this also returns in the process that recorded it, at the end,
-/// with what came of it, or `None` if nobody joined; its standard error is then the last command's.
+/// Where it was the first of its job, it starts this program again, where this call is what records the
+/// job. There it returns at the end, with what came of it, or `None` if nobody joined; the standard error
+/// is then the last command's.
 ///
 /// # Errors
 /// When the command could not be started, or there can be no recording of the job.
 pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>, Error> {
+    if let Some(given) = Given::take() {
+        let directory = directory(&joining.directory)?;
+        let expected = Expected { commands: joining.local_size, launcher: given.launcher };
+        return Ok(gather::collect(&recording(joining, directory), given.listener, expected));
+    }
     joining.launch.check()?;
     let directory = directory(&joining.directory)?;
     let meeting = Meeting {
@@ -59,9 +70,10 @@ pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>,
         place: Place::new(&directory, &joining.job)?,
         what: format!("the recording of job {} in {}", joining.job, directory.display()),
         is_done: "recorded",
+        job: &joining.job,
+        again: &joining.again,
     };
-    let listener = meeting.join(watch)?;
-    Ok(gather::collect(&recording(joining, directory), listener, expected(joining.local_size)))
+    match meeting.join(watch)? {}
 }
 
 /// A command that joins the counting of its job.
@@ -73,13 +85,17 @@ pub struct JoiningCount {
     pub job: String,
     /// Commands that the launcher starts on this host, where it says so.
     pub local_size: Option<u32>,
+    /// The command line, with the program's own name, by which this program comes to the same call again:
+    /// the process that collects for the job is started by it.
+    pub again: Vec<OsString>,
 }
 
 /// Joins the counting of the job on this host, and becomes the command.
 ///
-/// Where it was the first of its job, this also returns in the process that counted it, at the end,
-/// with all figures, or `None` if nobody joined; its standard error is then the last command's. What was
-/// to be done with a request beyond the limit is what the first of them has said.
+/// Where it was the first of its job, it starts this program again, where this call is what counts the
+/// job. There it returns at the end, with all figures, or `None` if nobody joined; the standard error is
+/// then the last command's. What was to be done with a request beyond the limit is what the first of them
+/// has said.
 ///
 /// # Errors
 /// When the command could not be started, or its job can't be counted.
@@ -87,6 +103,10 @@ pub fn join_count(
     joining: &JoiningCount,
     watch: &mut dyn CountWatch,
 ) -> Result<Option<Job>, Error> {
+    if let Some(given) = Given::take() {
+        let expected = Expected { commands: joining.local_size, launcher: given.launcher };
+        return Ok(gather::count(&joining.counting, given.listener, expected, watch));
+    }
     let launch = &joining.counting.launch;
     launch.check()?;
     let meeting = Meeting {
@@ -94,9 +114,10 @@ pub fn join_count(
         place: Place::new(&std::env::temp_dir(), &format!("counting {}", joining.job))?,
         what: format!("the counting of job {}", joining.job),
         is_done: "counted",
+        job: &joining.job,
+        again: &joining.again,
     };
-    let listener = meeting.join(watch)?;
-    Ok(gather::count(&joining.counting, listener, expected(joining.local_size), watch))
+    match meeting.join(watch)? {}
 }
 
 /// Where the commands of a job meet, and what for.
@@ -107,12 +128,13 @@ struct Meeting<'a> {
     what: String,
     /// What is done there.
     is_done: &'static str,
+    job: &'a str,
+    again: &'a [OsString],
 }
 
 impl Meeting<'_> {
-    /// Joins, and becomes the command. Returns in a process of its own that is to collect for the job, with
-    /// what others call at.
-    fn join(&self, watch: &mut dyn Watch) -> Result<OwnedFd, Error> {
+    /// Joins, where nobody collects for the job yet after starting who does, and becomes the command.
+    fn join(&self, watch: &mut dyn Watch) -> Result<Infallible, Error> {
         let name = self.launch.name();
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
@@ -139,9 +161,8 @@ impl Meeting<'_> {
                     None => {}
                 }
             } else if let Some(listener) = self.place.take()? {
-                if let Some(listener) = detach(listener)? {
-                    return Ok(listener);
-                }
+                let launcher = launcher::of(std::process::id()).map(|launcher| launcher.pid);
+                Given { listener, launcher }.hand_over(self.again, self.job)?;
                 continue;
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -178,91 +199,6 @@ fn file_name(job: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._@+-".contains(c) { c } else { '-' };
     let name: String = job.chars().map(plain).take(NAME).collect();
     name.strip_prefix('.').map_or(name.clone(), |rest| format!("-{rest}"))
-}
-
-/// Whom to wait for before the end.
-fn expected(local_size: Option<u32>) -> Expected {
-    let launcher = launcher::of(std::process::id());
-    Expected { commands: local_size, launcher: launcher.map(|LauncherProcess { pid, .. }| pid) }
-}
-
-/// Starts the process that records: a grandchild, so that the command finds no child that it did not
-/// start, in a session of its own, with nothing of the command's open. `None` in the wrapper.
-fn detach(listener: OwnedFd) -> Result<Option<OwnedFd>, Error> {
-    // SAFETY: this process has one thread, so that the child may do anything.
-    match unsafe { libc::fork() } {
-        -1 => Err(fork_failed(std::io::Error::last_os_error())),
-        0 => {
-            // SAFETY: as above; the process in between ends at once, without running anything.
-            unsafe {
-                libc::setsid();
-                match libc::fork() {
-                    0 => {}
-                    error => libc::_exit(i32::from(error < 0)),
-                }
-            }
-            Ok(Some(leave_all(listener)))
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made.
-            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-            if waited == child && status != 0 {
-                return Err(fork_failed(std::io::Error::from_raw_os_error(libc::EAGAIN)));
-            }
-            Ok(None)
-        }
-    }
-}
-
-fn fork_failed(source: std::io::Error) -> Error {
-    Error::System { what: "fork", source }
-}
-
-/// Closes everything but the listener, and gives back what the launcher tied the first command to: a
-/// descriptor left open would keep the launcher waiting, and one core has no room for both.
-fn leave_all(listener: OwnedFd) -> OwnedFd {
-    const LISTENER: i32 = 3;
-    let raw = listener.into_raw_fd();
-    // SAFETY: this process was just forked and owns its descriptors; nothing but the listener is used
-    // again.
-    let listener = unsafe {
-        if raw != LISTENER {
-            libc::dup2(raw, LISTENER);
-        }
-        libc::fcntl(LISTENER, libc::F_SETFD, libc::FD_CLOEXEC);
-        close_from(LISTENER + 1);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        for fd in 0..3 {
-            libc::dup2(null, fd);
-        }
-        // The end comes with the last command; who ends a job means that.
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        OwnedFd::from_raw_fd(LISTENER)
-    };
-    let mut all = rustix::thread::CpuSet::new();
-    (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    let _ = rustix::thread::sched_setaffinity(None, &all);
-    listener
-}
-
-/// # Safety
-/// Nothing uses a descriptor from `first` up any more.
-unsafe fn close_from(first: i32) {
-    // SAFETY: as promised.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) == 0 {
-            return;
-        }
-        // Before Linux 5.9.
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let limit = limit.unwrap_or(1 << 16).min(1 << 16) as i32;
-        for fd in first..limit {
-            libc::close(fd);
-        }
-    }
 }
 
 #[cfg(test)]

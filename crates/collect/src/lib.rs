@@ -20,6 +20,7 @@ mod clock;
 mod count;
 mod counter;
 mod depart;
+mod detach;
 mod drain;
 mod error;
 mod exit;
@@ -58,6 +59,7 @@ mod treasury;
 mod usage;
 
 pub use count::{CountWatch, Counting, Holding, Refusal, count};
+pub use detach::collects_for_others;
 pub use error::Error;
 pub use exit::Exit;
 pub use join::{Joining, JoiningCount, join, join_count};

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptape_collect::{Counting, Error, Exit, Launch, count};
+use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count};
 use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
 use heaptape_report::document::Part;
 use heaptape_report::limit::{self, Figures, Settings};
@@ -55,7 +55,11 @@ fn run(
         teller.error("--brief counts no usable bytes, and --basis usable needs them");
         return ExitCode::from(WRONG_USAGE);
     }
-    let files = match open(args.output.as_deref(), args.json.as_deref(), &teller) {
+    // Who counts for others opens them when there is something to write: to open a pipe is to wait.
+    let is_early = !(args.join && collects_for_others());
+    let [output, json] =
+        [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
+    let files = match open(output, json, &teller) {
         Ok(files) => files,
         Err(status) => return status,
     };
@@ -72,7 +76,7 @@ fn run(
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
-        return joined::run(counting, settings, files, args.verbose, watcher, terminal);
+        return joined::run(counting, settings, files, &args, watcher, terminal);
     }
     let came = counted(&counting, settings.strict, &mut watcher);
     watcher.close();

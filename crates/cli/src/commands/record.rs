@@ -48,8 +48,8 @@ fn failure(error: &Error, teller: &Teller) -> ExitCode {
     not_started(error)
 }
 
-/// Joins the recording of the job and becomes the command. What returns is the process that recorded,
-/// or a failure.
+/// Joins the recording of the job and becomes the command. What returns is the process that records, which
+/// comes here by the same command line, or a failure.
 fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
     let joining = match joining(args) {
         Ok(joining) => joining,
@@ -76,6 +76,7 @@ fn joining(args: args::Record) -> Result<Joining> {
         local_size,
         no_wait: args.no_wait,
         max_size: args.max_size,
+        again: std::env::args_os().collect(),
     })
 }
 

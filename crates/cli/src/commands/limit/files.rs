@@ -59,12 +59,10 @@ impl Files {
         Ok(files)
     }
 
-    /// Closes them: who becomes another process, or lets go of all that is open, opens them again.
+    /// Closes them, for who becomes another process.
     pub(super) fn close(self) -> Closed {
-        let is_new = |target: &Target| target.is_new.then(|| target.path.clone());
-        let new = [&self.output, &self.json].into_iter().flatten().filter_map(is_new).collect();
-        let name = |target: Target| std::path::absolute(&target.path).unwrap_or(target.path);
-        Closed { output: self.output.map(name), json: self.json.map(name), new }
+        let new = [self.output, self.json].into_iter().flatten().filter(|target| target.is_new);
+        Closed { new: new.map(|target| target.path).collect() }
     }
 
     /// Removes what was made for nothing.
@@ -73,10 +71,8 @@ impl Files {
     }
 }
 
-/// The files by their full names.
+/// The files by their names.
 pub(super) struct Closed {
-    pub(super) output: Option<PathBuf>,
-    pub(super) json: Option<PathBuf>,
     /// Those that were not there before.
     new: Vec<PathBuf>,
 }

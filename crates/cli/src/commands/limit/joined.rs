@@ -9,16 +9,17 @@ use heaptape_report::limit::Settings;
 use super::files::Files;
 use super::watcher::Watcher;
 use super::{Report, open};
+use crate::args;
 use crate::commands::running::{FAILED, job, not_started};
 use crate::terminal::Terminal;
 
-/// Joins the counting of the job and becomes the command. What returns is the process that counted, or a
-/// failure.
+/// Joins the counting of the job and becomes the command. What returns is the process that counts, which
+/// comes here by the same command line, or a failure.
 pub(super) fn run(
     counting: Counting,
     settings: Settings,
     files: Files,
-    verbose: bool,
+    args: &args::Counting,
     mut watcher: Watcher,
     terminal: &Terminal,
 ) -> ExitCode {
@@ -30,18 +31,18 @@ pub(super) fn run(
             return ExitCode::from(FAILED);
         }
     };
-    // The process that counts lets go of all that is open.
     let files = files.close();
-    match join_count(&JoiningCount { counting, job, local_size }, &mut watcher) {
+    let again = std::env::args_os().collect();
+    match join_count(&JoiningCount { counting, job, local_size, again }, &mut watcher) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(job)) => {
-            let files = match open(files.output.as_deref(), files.json.as_deref(), &watcher.teller)
-            {
+            let (output, json) = (args.output.as_deref(), args.json.as_deref());
+            let files = match open(output, json, &watcher.teller) {
                 Ok(files) => files,
                 Err(status) => return status,
             };
             let exit = Exit::default();
-            let report = Report { job, exit, settings: &settings, verbose };
+            let report = Report { job, exit, settings: &settings, verbose: args.verbose };
             report.tell(files, &mut watcher, terminal);
             ExitCode::SUCCESS
         }

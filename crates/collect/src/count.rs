@@ -278,7 +278,7 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         first: counter.refusals.first().cloned(),
         killed: counter.refusals.is_halting(),
         peak: bounds.charged,
-        charged: counter.charged,
+        charged: counter.rows_at(bounds.charged.lower),
         requested: bounds.requested,
         usable: counting.details.then_some(bounds.usable),
         resident: counter.usage.resident(),
@@ -320,10 +320,16 @@ impl Together {
         let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
+        let charged = seen(charged, most.charged.max(counter.sure()), drawn);
+        // All that was charged and not beside blocks was blocks.
+        let blocks = match counter.basis {
+            Basis::Requested => charged.lower.saturating_sub(counter.beside_peaks),
+            Basis::Usable => 0,
+        };
         Together {
-            charged: seen(charged, most.charged.max(counter.sure()), drawn),
+            charged,
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
+            requested: seen(requested, most.requested.max(blocks), drawn.saturating_add(inherited)),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

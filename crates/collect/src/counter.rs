@@ -63,8 +63,10 @@ pub(crate) struct Counter {
     /// What was charged to each process at the last look, by its place, and to all that are held against
     /// the limit.
     pub(crate) now: (Vec<(usize, u64)>, u64),
-    /// The rows of the moment when most was charged.
-    pub(crate) charged: Charged,
+    /// The rows of the moment when most was seen to be charged.
+    charged: Charged,
+    /// What was charged beside blocks to all processes that have ended, each at its own peak.
+    pub(crate) beside_peaks: u64,
     pub(crate) threads: u64,
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
@@ -87,6 +89,7 @@ impl Counter {
             most: Most::default(),
             now: (Vec::new(), 0),
             charged: Charged::default(),
+            beside_peaks: 0,
             threads: 0,
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
@@ -239,10 +242,16 @@ impl Counter {
         let is_exempt = figures.launcher;
         let row = self.row(place);
         (row.figures, row.threads) = (Some(figures), HashMap::new());
+        let account = self.ledger.account(process.slot as usize);
+        if !is_exempt {
+            self.beside_peaks = self.beside_peaks.saturating_add(account.beside_peak());
+        }
         if self.is_closing {
             return;
         }
-        let account = self.ledger.account(process.slot as usize);
+        if !is_exempt {
+            self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
+        }
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
@@ -257,25 +266,18 @@ impl Counter {
         let resident = self.usage.resident_of(place);
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
         let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
-        let drawn = account.peak.load(Ordering::Relaxed);
-        let drawn = (!is_exempt && drawn > 0).then_some(drawn);
-        let (basis, is_exact) = (self.basis, self.is_exact);
         let job = self.ledger.budget().peak();
-        let most = self.row(place).most;
-        let of = |counts: Basis| drawn.filter(|_| basis == counts);
-        let own = peak(sums.peak, most.requested, of(Basis::Requested));
-        let usable = peak(sums.usable_peak, most.usable, of(Basis::Usable));
-        let unused = unused(sheets.len() as u64, is_exact);
-        let sure = drawn.map_or(0, |drawn| drawn.saturating_sub(unused));
+        let (basis, most) = (self.basis, self.row(place).most);
+        let own = peak(sums.peak, most.requested);
+        let usable = peak(sums.usable_peak, most.usable);
         // What is usable is at least what was requested.
         let is_all_held = self.ledger.header().wanted().mpi_runtime;
-        let lower = most.charged.max(sure).max(if is_all_held { own.lower } else { 0 });
+        let lower = most.charged.max(if is_all_held { own.lower } else { 0 });
         let heap = if basis == Basis::Usable { usable } else { own };
-        let upper = match drawn {
-            Some(drawn) => drawn,
-            // Nothing is charged to it but its blocks.
-            None if is_exempt || most.beside == 0 => heap.upper,
-            None => job,
+        let upper = match is_exempt {
+            true => heap.upper,
+            // The most of its blocks need not have come with the most of all else.
+            false => heap.upper.saturating_add(account.beside_peak()).min(job),
         };
         let charged = Bounds { lower, upper: upper.max(lower) };
         let requested = Bounds {
@@ -318,6 +320,20 @@ impl Counter {
     pub(crate) fn sure(&self) -> u64 {
         let sheets = u64::from(self.ledger.header().sheets_taken.load(Ordering::Relaxed));
         self.ledger.budget().peak().saturating_sub(unused(sheets, self.is_exact))
+    }
+
+    /// The rows when most was charged, of which at least `most` is known: as they were seen, unless the looks
+    /// have missed that moment. Then blocks made up what was not beside them.
+    pub(crate) fn rows_at(&self, most: u64) -> Charged {
+        let seen = self.charged;
+        if seen.total() >= most {
+            return seen;
+        }
+        let beside = seen.total().saturating_sub(seen.heap);
+        let missed = self.ledger.header().beside_at_high().saturating_sub(beside);
+        let mappings = seen.mappings.saturating_add(missed);
+        let heap = most.saturating_sub(beside.saturating_add(missed));
+        Charged { heap: heap.max(seen.heap.min(most)), mappings, ..seen }
     }
 
     /// The figures of all processes, in order of start.
@@ -366,12 +382,10 @@ fn holder(place: usize, process: &Process) -> Holder {
     Holder { place, slot: process.slot, generation: process.generation }
 }
 
-/// The most of a figure that lived at one moment: what the threads know, what was seen, and no more than what
-/// was drawn from the budget, where it counts this figure.
-fn peak(known: Bounds, seen: u64, drawn: Option<u64>) -> Bounds {
+/// The most of a figure that lived at one moment: what the threads know, and what was seen.
+fn peak(known: Bounds, seen: u64) -> Bounds {
     let lower = known.lower.max(seen);
-    let upper = drawn.map_or(known.upper, |drawn| known.upper.min(drawn));
-    Bounds { lower, upper: upper.max(lower) }
+    Bounds { lower, upper: known.upper.max(lower) }
 }
 
 /// The modules that made calls.

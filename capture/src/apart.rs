@@ -1,11 +1,24 @@
-//! Blocks that stand apart from the others: those of the MPI runtime's start, and those that were served
-//! from the reserve. In the [side map](crate::sizes) they have a module of their own.
+//! Blocks that stand apart from the others: those of the MPI runtime's start, those that were served from the
+//! reserve, and those of exempt modules. In the [side map](crate::sizes) they have modules of their own.
 
-use heaptape_wire::ledger::{RESERVED_MODULES, STARTING_MODULES};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::counting::Lane;
+use heaptape_wire::ledger::{Kind, OTHER_MODULES, RESERVED_MODULES, STARTING_MODULES};
+
+use crate::counting::{self, Lane, ledger};
 use crate::sizes::Known;
-use crate::{charges, reserve, spending, starting};
+use crate::{callers, charges, reserve, spending, starting};
+
+/// The first of the modules whose blocks stand apart: from here on all do but the last, which stands for
+/// others.
+static FIRST: AtomicUsize = AtomicUsize::new(RESERVED_MODULES);
+
+/// Begins to count; whether there are exempt modules.
+pub fn begin() -> bool {
+    let first = ledger().header().exempt.first();
+    FIRST.store(first, Ordering::Relaxed);
+    first < RESERVED_MODULES
+}
 
 /// Where a block is charged.
 #[derive(Clone, Copy, PartialEq)]
@@ -16,15 +29,51 @@ pub enum Row {
     Starting,
     /// Not at all: the reserve was.
     Reserve,
+    /// Not at all: it is for an exempt module, with this number.
+    Exempt(usize),
 }
 
 impl Row {
+    /// That of a block which this caller asks for, if it fits.
+    pub fn of_caller(caller: usize) -> Row {
+        if FIRST.load(Ordering::Relaxed) < RESERVED_MODULES
+            && let number = callers::module_of(caller)
+            && is_exempt(number)
+        {
+            Row::Exempt(number)
+        } else if starting::is_its(caller) {
+            Row::Starting
+        } else {
+            Row::Usual
+        }
+    }
+
+    /// That of a block which stands with this module in the side map.
+    pub fn of_module(module: usize) -> Row {
+        match module {
+            STARTING_MODULES => Row::Starting,
+            RESERVED_MODULES => Row::Reserve,
+            number if is_exempt(number) => Row::Exempt(number),
+            _ => Row::Usual,
+        }
+    }
+
     /// The module of blocks in this row; `None` for the caller's.
     pub fn module(self) -> Option<usize> {
         match self {
             Row::Usual => None,
             Row::Starting => Some(STARTING_MODULES),
             Row::Reserve => Some(RESERVED_MODULES),
+            Row::Exempt(number) => Some(number),
+        }
+    }
+
+    /// Whether blocks in this row are held against the limit.
+    pub fn is_held(self) -> bool {
+        match self {
+            Row::Usual | Row::Reserve => true,
+            Row::Starting => charges::is_held(Kind::MpiRuntime),
+            Row::Exempt(_) => false,
         }
     }
 
@@ -42,18 +91,39 @@ impl Row {
 /// Whether blocks of this module stand apart.
 #[inline(always)]
 pub fn is_module(module: usize) -> bool {
-    module == STARTING_MODULES || module == RESERVED_MODULES
+    module >= FIRST.load(Ordering::Relaxed) && module != OTHER_MODULES
 }
 
-/// Charges a block of so many bytes, or what it is more than `before`; its row, or `None` when it does not fit.
-pub fn charge(lane: Lane, before: u64, bytes: u64, caller: usize) -> Option<Row> {
-    if starting::is_its(caller) {
-        return charges::charge_block(lane, bytes).then_some(Row::Starting);
+/// Whether a module is exempt.
+pub fn is_exempt(module: usize) -> bool {
+    (FIRST.load(Ordering::Relaxed)..RESERVED_MODULES).contains(&module)
+}
+
+/// Charges a block of so many bytes in this row, or what it is more than `before`; the row that it is in then,
+/// or `None` when it does not fit.
+pub fn charge(lane: Lane, row: Row, before: u64, bytes: u64, caller: usize) -> Option<Row> {
+    if charge_by(spending::spend, lane, row, row.due(before, bytes)) {
+        return Some(row);
     }
-    if spending::spend(lane, Row::Usual.due(before, bytes)) {
-        return Some(Row::Usual);
+    let may_be_served = row == Row::Usual && reserve::take(bytes, caller);
+    may_be_served.then_some(Row::Reserve)
+}
+
+/// Charges bytes in this row which may be too many; false is no refusal.
+pub fn charge_ahead(lane: Lane, row: Row, bytes: u64) -> bool {
+    charge_by(spending::spend_ahead, lane, row, bytes)
+}
+
+fn charge_by(spend: impl Fn(Lane, u64) -> bool, lane: Lane, row: Row, bytes: u64) -> bool {
+    match row {
+        Row::Usual => spend(lane, bytes),
+        Row::Starting => charges::charge_block(lane, bytes, spend),
+        Row::Reserve => false,
+        Row::Exempt(_) => {
+            note_exempt(bytes);
+            true
+        }
     }
-    reserve::take(bytes, caller).then_some(Row::Reserve)
 }
 
 /// Gives back what was charged for a block in this row.
@@ -62,15 +132,21 @@ pub fn give_back(lane: Lane, row: Row, bytes: u64) {
         Row::Usual => spending::refund(lane, bytes),
         Row::Starting => charges::give_block_back(lane, bytes),
         Row::Reserve => reserve::put_back(bytes),
+        Row::Exempt(_) => note_exempt(bytes.wrapping_neg()),
     }
 }
 
-/// A block that stood apart was given back.
+fn note_exempt(more: u64) {
+    if let Some(account) = counting::account() {
+        account.set_uncharged(more);
+    }
+}
+
+/// A block that stood apart was given back; so much was charged for it.
 #[cold]
 #[inline(never)]
-pub fn release(lane: Lane, known: Known) {
-    let is_reserved = known.module == RESERVED_MODULES;
+pub fn release(lane: Lane, known: Known, charged: u64) {
     if !known.is_inherited {
-        give_back(lane, if is_reserved { Row::Reserve } else { Row::Starting }, known.size);
+        give_back(lane, Row::of_module(known.module), charged);
     }
 }

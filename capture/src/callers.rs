@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use heaptape_wire::ledger::{MODULES, NUMBERED, OTHER_MODULES};
+use heaptape_wire::ledger::{MODULES, OTHER_MODULES};
 
 use crate::counting;
 use crate::following::following;
@@ -119,19 +119,28 @@ pub fn find(address: usize) -> Option<Found> {
 
 /// The number of a module in the account.
 fn number_of(found: &Found) -> Option<usize> {
-    let modules = &counting::account()?.modules;
-    for (number, module) in modules[..NUMBERED].iter().enumerate() {
-        if module.start() == 0 && module.take(found.start as u64) {
-            module.set_path(found.path());
+    let (modules, path) = (&counting::account()?.modules, found.path());
+    let take = |number: usize| {
+        if modules[number].start() == 0 && modules[number].take(found.start as u64) {
+            modules[number].set_path(path);
         }
-        if module.start() == found.start as u64 {
-            return Some(number);
-        }
+    };
+    let exempt = &counting::ledger().header().exempt;
+    if let Some(number) = exempt.number_of(path) {
+        take(number);
+        return Some(number);
     }
-    None
+    // One that is gone may have been where this one is.
+    let is_its = |number: usize| {
+        modules[number].start() == found.start as u64 && modules[number].has_path(path)
+    };
+    (0..exempt.first()).find(|&number| {
+        take(number);
+        is_its(number)
+    })
 }
 
-/// A module is gone, and another one may come to its place.
+/// A module is gone, and another one may come to its place; or the numbers are those of another account.
 pub fn forget() {
     SEEN.iter().for_each(|seen| seen.store(0, Ordering::Relaxed));
 }

@@ -42,12 +42,19 @@ allocations! {
 /// As for libc's.
 #[inline(never)]
 pub unsafe fn posix_memalign(out: *mut *mut u8, align: usize, size: usize, caller: usize) -> c_int {
-    let mut error = ENOMEM;
-    // SAFETY: as promised; `out` is written when the call succeeds.
-    allocate(size, caller, next().sizes.posix_memalign, || unsafe {
-        error = (next().posix_memalign)(out, align, size);
-        if error == 0 { *out } else { core::ptr::null_mut() }
+    let (mut error, mut made) = (ENOMEM, core::ptr::null_mut());
+    // SAFETY: as promised.
+    let block = allocate(size, caller, next().sizes.posix_memalign, || unsafe {
+        error = (next().posix_memalign)(&raw mut made, align, size);
+        if error == 0 { made } else { core::ptr::null_mut() }
     });
+    if !block.is_null() {
+        // SAFETY: it is written when the call succeeds.
+        unsafe { *out = block };
+    } else if error == 0 {
+        // It was made, and turned out to be too large.
+        error = ENOMEM;
+    }
     error
 }
 

@@ -13,8 +13,9 @@ use heaptape_wire::ledger::{Account, Ledger, Sheet, Traffic};
 use heaptape_wire::purse::Purse;
 
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
+use crate::sizes::Known;
 use crate::slot::ThreadSlot;
-use crate::{apart, arch, callers, pages, refusing, sheets, sizes, spending};
+use crate::{apart, arch, callers, closely, pages, refusing, sheets, sizes, spending};
 
 /// What this process counts.
 static LEVEL: AtomicU32 = AtomicU32::new(OFF);
@@ -25,6 +26,10 @@ const BRIEF: u32 = 1;
 const DETAILED: u32 = 2;
 /// Beside one of these: not every call is charged as usual.
 const CLOSELY: u32 = 4;
+/// Beside one of these: blocks are charged by their usable sizes.
+const BY_USABLE: u32 = 8;
+/// Calls that are charged in the usual way have none of these.
+const UNUSUAL: u32 = CLOSELY | BY_USABLE;
 
 static LEDGER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -47,13 +52,25 @@ pub fn begin(ledger: *mut u8) -> bool {
     if !sizes::begin() || !pages::begin() {
         return false;
     }
-    let is_detailed = self::ledger().header().wanted().details;
-    LEVEL.store(if is_detailed { DETAILED } else { BRIEF }, Ordering::Release);
+    let wanted = self::ledger().header().wanted();
+    let mut level = if wanted.details { DETAILED } else { BRIEF };
+    if wanted.usable {
+        level |= BY_USABLE;
+    }
+    if apart::begin() {
+        level |= CLOSELY;
+    }
+    LEVEL.store(level, Ordering::Release);
     true
 }
 
 fn is_detailed() -> bool {
     LEVEL.load(Ordering::Relaxed) & DETAILED != 0
+}
+
+/// Whether blocks are charged by their usable sizes.
+pub fn is_by_usable() -> bool {
+    LEVEL.load(Ordering::Relaxed) & BY_USABLE != 0
 }
 
 /// From here on each call is looked at: the MPI runtime starts, or something was refused.
@@ -125,23 +142,23 @@ impl Class<'_> {
 }
 
 impl Lane {
-    /// Counts a block that was just handed out, and writes it into the side map.
+    /// Counts a block that was just handed out, and writes it into the side map; `usable` tells how large it
+    /// is.
     #[inline(always)]
-    fn count(self, block: *mut u8, size: u64, caller: usize, ask: UsableSize) {
+    pub fn count(self, block: *mut u8, size: u64, caller: usize, usable: impl FnOnce() -> u64) {
         let is_detailed = is_detailed();
         let module = if is_detailed { callers::module_of(caller) } else { 0 };
-        self.count_for(module, block, size, ask);
+        self.count_for(module, block, size, usable);
     }
 
     /// The same for a block of this module.
     #[inline(always)]
-    fn count_for(self, module: usize, block: *mut u8, size: u64, ask: UsableSize) {
+    pub fn count_for(self, module: usize, block: *mut u8, size: u64, usable: impl FnOnce() -> u64) {
         add(&self.sheet.allocations, 1);
         add(&self.sheet.allocated, size);
         raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
         if is_detailed() {
-            // SAFETY: a live block of the library that is asked.
-            add(&self.sheet.usable[0], unsafe { ask(block) } as u64);
+            add(&self.sheet.usable[0], usable());
             let [made, gone] = &self.sheet.usable;
             raise(&self.sheet.usable_peak, made, gone);
             Class(&self.sheet.modules[module]).allocate(size);
@@ -153,10 +170,10 @@ impl Lane {
 
     /// Counts a block that goes, or has gone, back; `usable` tells how large it was.
     #[inline(always)]
-    fn uncount(self, known: sizes::Known, usable: impl FnOnce() -> u64) {
+    pub fn uncount(self, known: Known, usable: impl FnOnce() -> u64) {
         add(&self.sheet.frees, 1);
         if known.is_inherited {
-            return sheets::release_inherited(known.size);
+            return sheets::release_inherited(known);
         }
         add(&self.sheet.freed, known.size);
         if is_detailed() {
@@ -166,56 +183,68 @@ impl Lane {
         }
     }
 
-    /// A reallocation that does not fit: the old block stays.
+    /// Counts what a reallocation gave back; `usable`: how large it was.
+    #[inline(always)]
+    pub fn uncount_moved(self, known: Option<Known>, usable: u64) {
+        match known {
+            Some(known) => self.uncount(known, || usable),
+            None => add(&self.sheet.unknown, 1),
+        }
+    }
+
+    /// A request that does not fit; gives null back.
     #[cold]
-    fn refuse_reallocation(
-        self,
-        (old, known): (*mut u8, Option<sizes::Known>),
-        bytes: u64,
-        caller: usize,
-    ) -> *mut u8 {
-        known.into_iter().for_each(|known| sizes::put_back(old, known));
+    pub fn refuse(self, bytes: u64, caller: usize) -> *mut u8 {
         refusing::refuse(self, bytes, caller);
         set_errno(ENOMEM);
         self.fail()
     }
 
-    /// Makes a reallocation that fits, and counts it; `None` when it failed, and the old block stays.
-    fn move_block(
-        self,
-        (old, known): (*mut u8, Option<sizes::Known>),
-        bytes: u64,
-        caller: usize,
-        module: Option<usize>,
-        make: impl FnOnce() -> *mut u8,
-    ) -> Option<*mut u8> {
-        let ask = next().sizes.malloc;
-        // What the old block had can only be asked before.
-        // SAFETY: a live block.
-        let usable = known.map_or(0, |_| unsafe { ask(old) } as u64);
-        let block = make();
-        if block.is_null() && bytes > 0 {
-            known.into_iter().for_each(|known| sizes::put_back(old, known));
-            return None;
-        }
-        match known {
-            Some(known) => self.uncount(known, || usable),
-            None => add(&self.sheet.unknown, 1),
-        }
-        match module {
-            _ if block.is_null() => {}
-            Some(module) => self.count_for(module, block, bytes, ask),
-            None => self.count(block, bytes, caller, ask),
-        }
-        Some(block)
+    /// A reallocation that does not fit: the old block stays.
+    #[cold]
+    pub fn refuse_reallocation(self, old: Old, bytes: u64, caller: usize) -> *mut u8 {
+        old.put_back();
+        self.refuse(bytes, caller)
     }
 
     /// Counts an allocation that failed; gives null back.
     #[cold]
-    fn fail(self) -> *mut u8 {
+    pub fn fail(self) -> *mut u8 {
         add(&self.sheet.failed, 1);
         core::ptr::null_mut()
     }
+}
+
+/// A block that is about to be reallocated: taken out of the side map, which keeps it if that fails.
+#[derive(Clone, Copy)]
+pub struct Old {
+    /// Where it is.
+    pub block: *mut u8,
+    /// What the side map knew.
+    pub known: Option<Known>,
+}
+
+impl Old {
+    /// What is known if it is the process's own.
+    #[inline(always)]
+    pub fn own(self) -> Option<Known> {
+        self.known.filter(|known| !known.is_inherited)
+    }
+
+    /// The block stays.
+    #[cold]
+    pub fn put_back(self) {
+        if let Some(known) = self.known {
+            sizes::put_back(self.block, known);
+        }
+    }
+}
+
+/// How large a live block of the library that is asked is.
+#[inline(always)]
+pub fn usable_size(block: *mut u8, ask: UsableSize) -> u64 {
+    // SAFETY: as promised.
+    unsafe { ask(block) as u64 }
 }
 
 /// An allocation of `size` bytes that `make` makes, if the budget has them.
@@ -228,47 +257,18 @@ pub fn allocate(
 ) -> *mut u8 {
     let Some(lane) = lane() else { return make() };
     let bytes = size as u64;
-    if LEVEL.load(Ordering::Relaxed) & CLOSELY != 0 {
-        return allocate_closely(lane, bytes, caller, ask, make);
+    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
+        return closely::allocate(lane, bytes, caller, ask, make);
     }
     if !spending::spend(lane, bytes) {
-        refusing::refuse(lane, bytes, caller);
-        set_errno(ENOMEM);
-        return lane.fail();
+        return lane.refuse(bytes, caller);
     }
     let block = make();
     if block.is_null() {
         spending::refund(lane, bytes);
         return lane.fail();
     }
-    lane.count(block, bytes, caller, ask);
-    block
-}
-
-/// The same, where blocks of some callers stand in other rows.
-#[cold]
-#[inline(never)]
-fn allocate_closely(
-    lane: Lane,
-    bytes: u64,
-    caller: usize,
-    ask: UsableSize,
-    make: impl FnOnce() -> *mut u8,
-) -> *mut u8 {
-    let Some(row) = apart::charge(lane, 0, bytes, caller) else {
-        refusing::refuse(lane, bytes, caller);
-        set_errno(ENOMEM);
-        return lane.fail();
-    };
-    let block = make();
-    if block.is_null() {
-        apart::give_back(lane, row, bytes);
-        return lane.fail();
-    }
-    match row.module() {
-        Some(module) => lane.count_for(module, block, bytes, ask),
-        None => lane.count(block, bytes, caller, ask),
-    }
+    lane.count(block, bytes, caller, || usable_size(block, ask));
     block
 }
 
@@ -276,10 +276,7 @@ fn allocate_closely(
 /// budget has it, or it was the first thing of all to be too much.)
 pub fn count_made(block: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if let Some(lane) = lane().filter(|_| !block.is_null()) {
-        if !spending::spend(lane, size as u64) {
-            refusing::refuse(lane, size as u64, caller);
-        }
-        lane.count(block, size as u64, caller, next().sizes.malloc);
+        closely::count_made(lane, block, size as u64, caller);
     }
     block
 }
@@ -297,11 +294,14 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
         add(&lane.sheet.unknown, 1);
         return free(block);
     };
-    // SAFETY: a live block.
-    lane.uncount(known, || unsafe { (next().sizes.malloc)(block) } as u64);
+    let ask = next().sizes.malloc;
+    if LEVEL.load(Ordering::Relaxed) & BY_USABLE != 0 {
+        return closely::release_by_usable(lane, known, block, free);
+    }
+    lane.uncount(known, || usable_size(block, ask));
     free(block);
     if apart::is_module(known.module) {
-        apart::release(lane, known);
+        apart::release(lane, known, known.size);
     } else if !known.is_inherited {
         spending::refund(lane, known.size);
     }
@@ -317,56 +317,29 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     let Some(lane) = lane() else { return make() };
     // Once the block is given back its address may be another thread's.
-    let known = sizes::take(old);
-    let bytes = size as u64;
-    let own = known.filter(|known| !known.is_inherited);
+    let old = Old { block: old, known: sizes::take(old) };
+    let (bytes, own) = (size as u64, old.own());
     let is_plain = own.is_none_or(|known| !apart::is_module(known.module));
-    if !is_plain || LEVEL.load(Ordering::Relaxed) & CLOSELY != 0 {
-        return reallocate_closely(lane, (old, known), bytes, caller, make);
+    if !is_plain || LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
+        return closely::reallocate(lane, old, bytes, caller, make);
     }
     let before = own.map_or(0, |known| known.size);
     let more = bytes.saturating_sub(before);
     if !spending::spend(lane, more) {
-        return lane.refuse_reallocation((old, known), bytes, caller);
+        return lane.refuse_reallocation(old, bytes, caller);
     }
-    let block = lane.move_block((old, known), bytes, caller, None, make);
-    match block {
-        Some(block) => {
-            spending::refund(lane, before.saturating_sub(bytes));
-            block
-        }
-        None => {
-            spending::refund(lane, more);
-            lane.fail()
-        }
-    }
-}
-
-/// The same, where blocks of some callers stand in other rows: the new block is charged whole before the
-/// old one is given back, unless both stand in the usual row.
-#[cold]
-#[inline(never)]
-fn reallocate_closely(
-    lane: Lane,
-    (old, known): (*mut u8, Option<sizes::Known>),
-    bytes: u64,
-    caller: usize,
-    make: impl FnOnce() -> *mut u8,
-) -> *mut u8 {
-    let own = known.filter(|known| !known.is_inherited);
-    let is_plain = own.is_some_and(|known| !apart::is_module(known.module));
-    let before = own.filter(|_| is_plain).map_or(0, |known| known.size);
-    let Some(row) = apart::charge(lane, before, bytes, caller) else {
-        return lane.refuse_reallocation((old, known), bytes, caller);
-    };
-    let block = lane.move_block((old, known), bytes, caller, row.module(), make);
-    let Some(block) = block else {
-        apart::give_back(lane, row, row.due(before, bytes));
+    // What the old block had can only be asked before.
+    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let block = make();
+    if block.is_null() && bytes > 0 {
+        old.put_back();
+        spending::refund(lane, more);
         return lane.fail();
-    };
-    match own {
-        Some(known) if !is_plain => apart::release(lane, known),
-        _ => spending::refund(lane, row.over(before, bytes)),
     }
+    lane.uncount_moved(old.known, usable);
+    if !block.is_null() {
+        lane.count(block, bytes, caller, || usable_size(block, ask));
+    }
+    spending::refund(lane, before.saturating_sub(bytes));
     block
 }

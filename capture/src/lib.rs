@@ -24,6 +24,7 @@ mod begin;
 mod callers;
 mod charges;
 mod children;
+mod closely;
 mod counted;
 mod counting;
 mod data;
@@ -62,6 +63,7 @@ mod spending;
 mod starting;
 mod supply;
 mod thread;
+mod usable;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

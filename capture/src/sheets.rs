@@ -5,14 +5,15 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use heaptape_wire::ledger::{Kind, SHEETS};
+use heaptape_wire::ledger::{Account, Kind, SHEETS};
 
 use crate::arena::{private, thread_place};
 use crate::counting::{self, Lane, ledger};
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
+use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
-use crate::{arch, asking, pages, reserve, shared, sizes, spending};
+use crate::{apart, arch, asking, callers, pages, reserve, shared, sizes, spending};
 
 /// The number of the process slot, which the account has, too.
 pub fn own_slot() -> u32 {
@@ -92,6 +93,7 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
     let Some(account) = counting::account() else { return };
     IS_NEW.store(true, Ordering::Relaxed);
     if is_fork {
+        callers::forget();
         sizes::inherit();
         pages::inherit();
         account.inherit(HELD.load(Ordering::Relaxed));
@@ -122,7 +124,14 @@ pub fn before_fork() {
     // Of what the MPI runtime took when it started, blocks are among the others.
     let starting = row(Kind::MpiRuntime).saturating_sub(account.apart());
     let beside = row(Kind::Mappings).wrapping_add(row(Kind::Data)).wrapping_add(starting);
-    HELD.store(live.wrapping_add(account.inherited()).wrapping_add(beside), Ordering::Relaxed);
+    let blocks = live.wrapping_add(account.inherited()).saturating_sub(uncharged(account));
+    HELD.store(blocks.wrapping_add(beside), Ordering::Relaxed);
+}
+
+/// Requested bytes of blocks that are charged nowhere, where they are known: else these are inherited like
+/// others, and a child that has none is still told from one that has.
+fn uncharged(account: &Account) -> u64 {
+    if counting::is_by_usable() { 0 } else { account.uncharged() }
 }
 
 /// From the handler in a fork's child: what it shares with others it takes part in at once, since these may
@@ -136,9 +145,12 @@ pub fn after_fork() {
 /// A block that came with the fork is given back.
 #[cold]
 #[inline(never)]
-pub fn release_inherited(size: u64) {
+pub fn release_inherited(known: Known) {
+    if apart::is_exempt(known.module) && !counting::is_by_usable() {
+        return;
+    }
     if let Some(account) = counting::account() {
-        account.release_inherited(size);
+        account.release_inherited(known.size);
     }
 }
 

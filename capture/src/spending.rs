@@ -27,13 +27,43 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
     let budget = ledger().budget();
-    let fits = budget.spend(purse, bytes, &System).is_ok()
-        // A process may have died, or become another program, a moment ago.
-        || bytes <= budget.limit() && settles() && budget.spend(purse, bytes, &System).is_ok();
+    let spends = || budget.spend(purse, bytes, &System).is_ok();
+    let fits = spends()
+        || bytes <= budget.limit()
+            // A process may have died, or become another program, a moment ago.
+            && (settles() && spends() || counting::is_by_usable() && comes_back(spends));
     if fits {
         ledger().header().note_high(budget.granted());
     }
     fits
+}
+
+/// The same for bytes that may be too many, without a wait for others; false is no refusal.
+pub fn spend_ahead(lane: Lane, bytes: u64) -> bool {
+    let Some(purse) = lane.purse else { return true };
+    let budget = ledger().budget();
+    let fits = budget.spend(purse, bytes, &System).is_ok();
+    if fits {
+        ledger().header().note_high(budget.granted());
+    }
+    fits
+}
+
+/// Spends once others have given back what they had charged ahead and do not need; false where it does not
+/// fit even then.
+fn comes_back(spends: impl Fn() -> bool) -> bool {
+    let ahead = &ledger().header().ahead;
+    for round in 0.. {
+        let before = ahead.look();
+        if spends() {
+            return true;
+        }
+        let is_last = before.is_nothing() && ahead.look() == before;
+        if is_last || !System.wait(round) {
+            break;
+        }
+    }
+    false
 }
 
 /// Waits until the collector has given back what the dead held; false where nobody will.

@@ -11,6 +11,7 @@ use heaptape_proc::{read, system};
 use heaptape_tape::Writer;
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::budget::NO_LIMIT;
+use heaptape_wire::exempt::{EXEMPT_BYTES, EXEMPT_NAMES};
 use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
 
 use crate::Error;
@@ -56,6 +57,8 @@ pub struct Counting {
     pub count_launchers: bool,
     /// What the MPI runtime takes while it starts is not held against the limit.
     pub exclude_mpi_runtime: bool,
+    /// Modules whose blocks are not: files' names, or paths. They [fit](exempt_fit).
+    pub exempt: Vec<String>,
     /// Ends with the command, also while other processes of the job still run.
     pub no_wait: bool,
 }
@@ -145,6 +148,12 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     Ok(recorder)
 }
 
+/// Whether there is room to tell the programs so many exempt modules.
+pub fn exempt_fit(names: &[String]) -> bool {
+    names.len() <= EXEMPT_NAMES
+        && names.iter().map(|name| name.len() + 1).sum::<usize>() <= EXEMPT_BYTES
+}
+
 /// Says what is wanted, before anybody can join.
 fn prepare(ledger: Ledger, counting: &Counting) {
     ledger.header().want(Wanted {
@@ -152,7 +161,9 @@ fn prepare(ledger: Ledger, counting: &Counting) {
         details: counting.details,
         launchers: counting.count_launchers,
         mpi_runtime: !counting.exclude_mpi_runtime,
+        usable: counting.basis == Basis::Usable,
     });
+    ledger.header().exempt.set(counting.exempt.iter().map(|name| name.as_bytes()));
     let batch = if counting.exact { 0 } else { BATCH };
     ledger.budget().open(counting.limit.unwrap_or(NO_LIMIT), batch);
 }
@@ -315,9 +326,11 @@ impl Together {
             Bounds { lower, upper: bounds.upper.min(most).max(lower) }
         };
         let drawn = counter.ledger.budget().peak();
+        // What is held against no limit was not drawn.
+        let most_blocks = if counter.is_all_held() { drawn } else { u64::MAX };
         // What stays charged for those who are gone is no more than they held themselves.
         let charged = join(&|process| process.peak);
-        let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
+        let most_usable = if counter.basis == Basis::Usable { most_blocks } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
         let charged = seen(charged, most.charged.max(counter.sure()), drawn);
@@ -329,8 +342,12 @@ impl Together {
         Together {
             charged,
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), drawn.saturating_add(inherited)),
-            usable: seen(usable, most.usable, is_basis(Basis::Usable)),
+            requested: seen(
+                requested,
+                most.requested.max(blocks),
+                most_blocks.saturating_add(inherited),
+            ),
+            usable: seen(usable, most.usable, most_usable),
         }
     }
 }

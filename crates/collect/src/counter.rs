@@ -10,7 +10,7 @@ use std::time::Instant;
 use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
 use heaptape_tape::Uncovered;
 use heaptape_wire::atomic::Ordering;
-use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES};
+use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES, RESERVED_MODULES};
 
 use crate::arena::SharedArena;
 use crate::count::BATCH;
@@ -101,6 +101,12 @@ impl Counter {
 
     fn is_detailed(&self) -> bool {
         self.ledger.header().wanted().details
+    }
+
+    /// Whether all that is counted is held against the limit.
+    pub(crate) fn is_all_held(&self) -> bool {
+        let header = self.ledger.header();
+        header.wanted().mpi_runtime && header.exempt.first() == RESERVED_MODULES
     }
 
     fn row(&mut self, place: usize) -> &mut Row {
@@ -252,6 +258,7 @@ impl Counter {
         if !is_exempt {
             self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
         }
+        self.ledger.header().ahead.end(account.ahead());
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
@@ -270,10 +277,8 @@ impl Counter {
         let (basis, most) = (self.basis, self.row(place).most);
         let own = peak(sums.peak, most.requested);
         let usable = peak(sums.usable_peak, most.usable);
-        // What is usable is at least what was requested.
-        let is_all_held = self.ledger.header().wanted().mpi_runtime;
-        let lower = most.charged.max(if is_all_held { own.lower } else { 0 });
         let heap = if basis == Basis::Usable { usable } else { own };
+        let lower = most.charged.max(if self.is_all_held() { heap.lower } else { 0 });
         let upper = match is_exempt {
             true => heap.upper,
             // The most of its blocks need not have come with the most of all else.
@@ -318,8 +323,10 @@ impl Counter {
 
     /// What the job certainly held at its peak: what was drawn, less all that may have been unused.
     pub(crate) fn sure(&self) -> u64 {
-        let sheets = u64::from(self.ledger.header().sheets_taken.load(Ordering::Relaxed));
-        self.ledger.budget().peak().saturating_sub(unused(sheets, self.is_exact))
+        let header = self.ledger.header();
+        let sheets = u64::from(header.sheets_taken.load(Ordering::Relaxed));
+        let unused = unused(sheets, self.is_exact).saturating_add(header.ahead.most());
+        self.ledger.budget().peak().saturating_sub(unused)
     }
 
     /// The rows when most was charged, of which at least `most` is known: as they were seen, unless the looks
@@ -369,7 +376,7 @@ fn unused(sheets: u64, is_exact: bool) -> u64 {
     if is_exact { 0 } else { sheets.saturating_mul(2 * BATCH) }
 }
 
-/// What is charged for blocks, but for those that stand in another row.
+/// What is charged for blocks, but for those that stand in another row, or in none.
 fn heap(held: &Held, basis: Basis) -> u64 {
     let blocks = match basis {
         Basis::Requested => held.requested,
@@ -395,9 +402,14 @@ fn modules(ledger: Ledger, process: &Process, sums: &Sums) -> Vec<Module> {
         let path = account.modules[number].path().filter(|_| number != OTHER_MODULES)?;
         Some(String::from_utf8_lossy(&path.collect::<Vec<u8>>()).into_owned())
     };
+    let exempt = ledger.header().exempt.first()..RESERVED_MODULES;
     (0..MODULES)
         .filter(|&number| sums.modules[number].is_used())
-        .map(|number| Module { path: name(number), traffic: sums.modules[number] })
+        .map(|number| Module {
+            path: name(number),
+            exempt: exempt.contains(&number),
+            traffic: sums.modules[number],
+        })
         .collect()
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Held {
     pub(crate) usable: u64,
     /// Requested bytes of those that came with the fork.
     pub(crate) inherited: u64,
-    /// Requested bytes of blocks that are charged in another row.
+    /// Bytes of blocks that are charged in another row, or nowhere.
     pub(crate) apart: u64,
     /// What is charged beside blocks, by [`Kind`].
     pub(crate) kinds: [u64; Kind::ALL.len()],
@@ -84,7 +84,7 @@ impl Holdings {
                 least.iter_mut().zip(before).for_each(|(now, before)| *now = before.min(*now));
                 Held {
                     inherited: account.inherited(),
-                    apart: account.apart(),
+                    apart: account.apart().wrapping_add(account.uncharged()),
                     kinds: least,
                     is_exempt: account.is_exempt(),
                     is_mpi_held: ledger.header().wanted().mpi_runtime,

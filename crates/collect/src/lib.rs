@@ -58,7 +58,7 @@ mod threads;
 mod treasury;
 mod usage;
 
-pub use count::{CountWatch, Counting, Holding, Refusal, count};
+pub use count::{CountWatch, Counting, Holding, Refusal, count, exempt_fit};
 pub use detach::collects_for_others;
 pub use error::Error;
 pub use exit::Exit;

@@ -17,6 +17,8 @@ pub struct Ended {
 pub struct Module {
     /// Its path; empty for the executable, `None` for all that are not told apart.
     pub path: Option<String>,
+    /// Whether its blocks are held against no limit.
+    pub exempt: bool,
     /// What its calls brought and released.
     pub traffic: Traffic,
 }

@@ -17,6 +17,8 @@ pub struct ModuleTotal {
     pub name: Option<String>,
     /// Its path; `None` for executables, and where there is no name.
     pub path: Option<String>,
+    /// Whether its blocks are held against no limit.
+    pub exempt: bool,
     /// What its calls brought and released.
     pub traffic: Traffic,
 }
@@ -56,14 +58,15 @@ impl Totals {
                 join(&mut bins, upper_edge(bin), traffic);
             }
             for module in &process.modules {
-                join(&mut modules, key(process, module.path.as_deref()), &module.traffic);
+                let (path, name) = key(process, module.path.as_deref());
+                join(&mut modules, (path, name, module.exempt), &module.traffic);
             }
         }
         totals.groups = groups(&bins);
         totals.bins = bins.into_iter().collect();
         totals.modules = modules
             .into_iter()
-            .map(|((path, name), traffic)| ModuleTotal { name, path, traffic })
+            .map(|((path, name, exempt), traffic)| ModuleTotal { name, path, exempt, traffic })
             .collect();
         totals.modules.sort_by_key(|module| std::cmp::Reverse(module.traffic.total));
         totals.cap(job.requested.upper);
@@ -185,7 +188,7 @@ mod tests {
             process.sums.bins[bin_of(size)].join(&traffic(size, size, size));
         }
         let own = Traffic { count: sizes.len() as u64, ..traffic(total, total, most) };
-        process.modules = vec![Module { path: Some(String::new()), traffic: own }];
+        process.modules = vec![Module { path: Some(String::new()), exempt: false, traffic: own }];
         process
     }
 
@@ -233,6 +236,7 @@ mod tests {
         let mut one = rank(0, &[100]);
         let module = |path: Option<&str>| Module {
             path: path.map(str::to_owned),
+            exempt: false,
             traffic: traffic(1, 0, 1),
         };
         one.modules = vec![

@@ -15,9 +15,11 @@
 //! ever did. Every counter has one writer, its thread; a process that is killed loses none of them.
 //! The collector gives an account or a sheet memory before it offers it.
 
+use crate::ahead::Ahead;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
 use crate::budget::Budget;
+use crate::exempt::Exempt;
 use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
@@ -39,8 +41,6 @@ pub const OTHER_MODULES: usize = MODULES - 1;
 pub const STARTING_MODULES: usize = MODULES - 2;
 /// What stands for the libraries that were served from the reserve.
 pub const RESERVED_MODULES: usize = MODULES - 3;
-/// Modules that can be told apart.
-pub const NUMBERED: usize = MODULES - 3;
 /// Bytes of a module's path that an account holds.
 pub const MODULE_TEXT: usize = 128;
 
@@ -96,6 +96,8 @@ pub struct Wanted {
     pub launchers: bool,
     /// What the MPI runtime takes while it starts is held against the limit, too.
     pub mpi_runtime: bool,
+    /// Heap blocks are held against it by usable bytes, and not by requested ones.
+    pub usable: bool,
 }
 
 /// A request that was refused.
@@ -128,6 +130,7 @@ pub struct Header {
     details: AtomicU32,
     launchers: AtomicU32,
     mpi_runtime: AtomicU32,
+    usable: AtomicU32,
     /// Sheets that have memory.
     pub sheets_ready: AtomicU32,
     /// Sheets that were ever taken: the number of the next one.
@@ -157,6 +160,10 @@ pub struct Header {
     high: AtomicU64,
     /// … and what of it was beside heap blocks.
     beside_at_high: AtomicU64,
+    /// What is charged ahead for blocks that are being resized.
+    pub ahead: Ahead,
+    /// The modules whose blocks are held against no limit.
+    pub exempt: Exempt,
 }
 
 impl Header {
@@ -165,6 +172,7 @@ impl Header {
         self.on_limit.store(wanted.on_limit as u32, Ordering::Relaxed);
         self.details.store(u32::from(wanted.details), Ordering::Relaxed);
         self.mpi_runtime.store(u32::from(wanted.mpi_runtime), Ordering::Relaxed);
+        self.usable.store(u32::from(wanted.usable), Ordering::Relaxed);
         self.launchers.store(u32::from(wanted.launchers), Ordering::Release);
     }
 
@@ -179,6 +187,7 @@ impl Header {
             details: self.details.load(Ordering::Relaxed) != 0,
             launchers: self.launchers.load(Ordering::Relaxed) != 0,
             mpi_runtime: self.mpi_runtime.load(Ordering::Relaxed) != 0,
+            usable: self.usable.load(Ordering::Relaxed) != 0,
         }
     }
 
@@ -323,6 +332,12 @@ impl ModuleName {
         Some(bytes.take(len.min(MODULE_TEXT)))
     }
 
+    /// Whether this may be the module's path: it is, or it is still to be written.
+    pub fn has_path(&self, path: &[u8]) -> bool {
+        let end = &path[path.len().saturating_sub(MODULE_TEXT)..];
+        self.path().is_none_or(|known| known.eq(end.iter().copied()))
+    }
+
     fn clear(&self) {
         self.len.store(0, Ordering::Relaxed);
         self.start.store(0, Ordering::Relaxed);
@@ -344,8 +359,12 @@ pub struct Account {
     pub charged: [AtomicU64; Kind::ALL.len()],
     /// Requested bytes of the blocks that a fork brought along and that it has not released.
     inherited: AtomicU64,
-    /// Requested bytes of the blocks that stand with the MPI runtime.
+    /// Bytes of the blocks that stand with the MPI runtime, as they are charged.
     apart: AtomicU64,
+    /// Bytes of the blocks of exempt modules, as they would be charged.
+    uncharged: AtomicU64,
+    /// What it has charged ahead for blocks that are being resized.
+    ahead: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
     /// The modules whose calls are told apart, by number.
@@ -355,9 +374,9 @@ pub struct Account {
 impl Account {
     /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
     pub fn open(&self, generation: u32) {
-        let own =
-            [&self.beside, &self.beside_peak, &self.inherited, &self.apart, &self.for_objects];
-        let all = own.into_iter().chain(&self.charged);
+        let beside = [&self.beside, &self.beside_peak, &self.for_objects];
+        let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead];
+        let all = beside.into_iter().chain(blocks).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.modules.iter().for_each(ModuleName::clear);
@@ -410,15 +429,35 @@ impl Account {
         self.inherited.load(Ordering::Relaxed)
     }
 
-    /// Process: of its blocks so many bytes more, or fewer, stand in another row.
+    /// Process: of its blocks so many bytes more, or fewer, stand with the MPI runtime.
     pub fn set_apart(&self, more: u64) {
         self.apart.fetch_add(more, Ordering::Relaxed);
         self.charged[Kind::MpiRuntime as usize].fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Requested bytes of its blocks that stand in the row of the MPI runtime.
+    /// Bytes of its blocks that stand in the row of the MPI runtime.
     pub fn apart(&self) -> u64 {
         self.apart.load(Ordering::Relaxed)
+    }
+
+    /// Process: of its blocks so many bytes more, or fewer, are of exempt modules.
+    pub fn set_uncharged(&self, more: u64) {
+        self.uncharged.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Bytes of its blocks that are of exempt modules.
+    pub fn uncharged(&self) -> u64 {
+        self.uncharged.load(Ordering::Relaxed)
+    }
+
+    /// Process: so many bytes more, or fewer, are charged ahead.
+    pub fn charge_ahead(&self, more: u64) {
+        self.ahead.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// What it has charged ahead.
+    pub fn ahead(&self) -> u64 {
+        self.ahead.load(Ordering::Relaxed)
     }
 
     /// Process: it only launches others.

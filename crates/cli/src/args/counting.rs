@@ -57,7 +57,7 @@ pub(crate) struct Counting {
     /// Do not charge what the MPI runtime takes for itself in MPI_Init
     #[arg(long)]
     pub(crate) exclude_mpi_runtime: bool,
-    /// Do not charge what this library asks for, named by its file. May be given several times
+    /// Do not charge the heap blocks that this library asks for; its mappings and its data are charged. Named by its file, libfoo.so.1, or by its path as ldd shows it. May be given several times
     #[arg(long, value_name = "MODULE")]
     pub(crate) exempt: Vec<String>,
     /// Charge launchers such as mpirun too, which only start others

@@ -3,6 +3,7 @@
 
 mod asker;
 mod bars;
+mod exempt;
 mod files;
 mod joined;
 mod watcher;
@@ -55,6 +56,13 @@ fn run(
         teller.error("--brief counts no usable bytes, and --basis usable needs them");
         return ExitCode::from(WRONG_USAGE);
     }
+    let exempt = match exempt::names(&args.exempt, &args.command) {
+        Ok(names) => names,
+        Err(sentence) => {
+            teller.error(&sentence);
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
     // Who counts for others opens them when there is something to write: to open a pipe is to wait.
     let is_early = !(args.join && collects_for_others());
     let [output, json] =
@@ -72,7 +80,7 @@ fn run(
         }
     };
     let settings = settings(on_limit, &args);
-    let counting = counting(limit, &args, &settings, library);
+    let counting = Counting { exempt, ..counting(limit, &args, &settings, library) };
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
@@ -160,6 +168,7 @@ fn counting(
         details: !args.brief,
         count_launchers: settings.count_launcher,
         exclude_mpi_runtime: settings.exclude_mpi_runtime,
+        exempt: Vec::new(),
         no_wait: args.no_wait,
     }
 }

@@ -35,7 +35,8 @@ impl Machine for Played {
 impl Played {
     fn new() -> Played {
         let on_limit = OnLimit::Fail;
-        let wanted = Wanted { on_limit, details: true, launchers: false, mpi_runtime: true };
+        let (mpi_runtime, usable) = (true, false);
+        let wanted = Wanted { on_limit, details: true, launchers: false, mpi_runtime, usable };
         let prepare = |ledger: Ledger| {
             ledger.header().want(wanted);
             ledger.budget().open(LIMIT, BATCH);

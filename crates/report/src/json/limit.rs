@@ -283,6 +283,7 @@ struct GroupPart {
 struct ModulePart<'a> {
     name: Option<&'a str>,
     path: Option<&'a str>,
+    exempt: bool,
     #[serde(flatten)]
     traffic: TrafficPart,
 }
@@ -292,6 +293,7 @@ impl<'a> ModulePart<'a> {
         ModulePart {
             name: module.name.as_deref(),
             path: module.path.as_deref(),
+            exempt: module.exempt,
             traffic: TrafficPart::of(&module.traffic),
         }
     }

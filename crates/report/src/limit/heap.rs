@@ -1,6 +1,6 @@
 //! What went through the heap: size classes with their groups, and modules.
 
-use heaptape_ledger::Traffic;
+use heaptape_ledger::{ModuleTotal, Traffic};
 
 use super::{FEW_CLASSES, Figures};
 use crate::classes::{self, Class};
@@ -93,7 +93,7 @@ fn modules(figures: &Figures<'_>) -> Vec<Part> {
             Size(traffic.total).to_string(),
             Size(traffic.current()).to_string(),
             Count(traffic.count).to_string(),
-            module.name.clone().unwrap_or_else(|| "(other modules)".to_owned()),
+            name(module),
         ]);
     }
     if rows.is_empty() {
@@ -106,4 +106,9 @@ fn modules(figures: &Figures<'_>) -> Vec<Part> {
         parts.push(Part::Text(format!("… and {left} more; --verbose shows all.")));
     }
     parts
+}
+
+fn name(module: &ModuleTotal) -> String {
+    let name = module.name.as_deref().unwrap_or("(other modules)");
+    if module.exempt { format!("{name} (exempt: not charged)") } else { name.to_owned() }
 }

@@ -44,11 +44,12 @@ pub(crate) fn rank(rank: u32, large: u64) -> Process {
     (sums.requested, sums.usable) = ([large + 1000, large], [large + 1008, large]);
     let traffic =
         |count, total, freed, peak| Traffic { count, total, freed, peak: Bounds::exact(peak) };
+    let module = |path: &str, traffic| Module { path: Some(path.into()), exempt: false, traffic };
     sums.bins[bin_of(large)] = traffic(1, large, large, large);
     sums.bins[bin_of(1000)] = traffic(1, 1000, 0, 1000);
     process.modules = vec![
-        Module { path: Some(String::new()), traffic: traffic(1, large, large, large) },
-        Module { path: Some("/usr/lib/libmpi.so.40".into()), traffic: traffic(1, 1000, 0, 1000) },
+        module("", traffic(1, large, large, large)),
+        module("/usr/lib/libmpi.so.40", traffic(1, 1000, 0, 1000)),
     ];
     process
 }

@@ -1,0 +1,126 @@
+//! Calls that are not charged in the usual way: blocks of some callers stand in other rows, or blocks are
+//! charged by their [usable sizes](crate::usable).
+
+use crate::apart::{self, Row};
+use crate::counting::{Lane, Old, is_by_usable, usable_size};
+use crate::next::{UsableSize, next};
+use crate::sizes::Known;
+use crate::{refusing, usable};
+
+/// An allocation.
+#[cold]
+#[inline(never)]
+pub fn allocate(
+    lane: Lane,
+    bytes: u64,
+    caller: usize,
+    ask: UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let row = Row::of_caller(caller);
+    if is_by_usable() {
+        return usable::allocate(lane, row, bytes, caller, ask, make);
+    }
+    let Some(row) = apart::charge(lane, row, 0, bytes, caller) else {
+        return lane.refuse(bytes, caller);
+    };
+    let block = make();
+    if block.is_null() {
+        apart::give_back(lane, row, bytes);
+        return lane.fail();
+    }
+    count(lane, row, block, bytes, caller, || usable_size(block, ask));
+    block
+}
+
+/// Counts a block in this row.
+pub fn count(
+    lane: Lane,
+    row: Row,
+    block: *mut u8,
+    bytes: u64,
+    caller: usize,
+    usable: impl FnOnce() -> u64,
+) {
+    match row.module() {
+        Some(module) => lane.count_for(module, block, bytes, usable),
+        None => lane.count(block, bytes, caller, usable),
+    }
+}
+
+/// Counts a block that was made before anything was charged for it.
+#[cold]
+#[inline(never)]
+pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
+    let (row, ask) = (Row::of_caller(caller), next().sizes.malloc);
+    let held = usable::held(block, bytes, ask);
+    let charged = if is_by_usable() { held } else { bytes };
+    let row = apart::charge(lane, row, 0, charged, caller).unwrap_or_else(|| {
+        refusing::refuse(lane, bytes, caller);
+        row
+    });
+    let told = || if is_by_usable() { held } else { usable_size(block, ask) };
+    count(lane, row, block, bytes, caller, told);
+}
+
+/// Gives a block back by `free`, where blocks are charged by their usable sizes: once it is given back its
+/// own can't be asked.
+#[cold]
+#[inline(never)]
+pub fn release_by_usable(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut u8)) {
+    let held = usable::held(block, known.size, next().sizes.malloc);
+    lane.uncount(known, || held);
+    free(block);
+    apart::release(lane, known, held);
+}
+
+/// A reallocation: where a block does not stay in the usual row, the new one is charged whole before the old
+/// one is given back.
+#[cold]
+#[inline(never)]
+pub fn reallocate(
+    lane: Lane,
+    old: Old,
+    bytes: u64,
+    caller: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let row = Row::of_caller(caller);
+    if is_by_usable() {
+        return usable::reallocate(lane, row, old, bytes, caller, make);
+    }
+    let own = old.own();
+    let charged = own.map_or(0, |known| known.size);
+    let before = if is_usual(own) { charged } else { 0 };
+    let Some(row) = apart::charge(lane, row, before, bytes, caller) else {
+        return lane.refuse_reallocation(old, bytes, caller);
+    };
+    let ask = next().sizes.malloc;
+    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let block = make();
+    if block.is_null() && bytes > 0 {
+        old.put_back();
+        apart::give_back(lane, row, row.due(before, bytes));
+        return lane.fail();
+    }
+    lane.uncount_moved(old.known, usable);
+    if !block.is_null() {
+        count(lane, row, block, bytes, caller, || usable_size(block, ask));
+    }
+    give_old_back(lane, own, charged, row.over(before, bytes));
+    block
+}
+
+/// Whether a block stands in the usual row.
+pub fn is_usual(own: Option<Known>) -> bool {
+    own.is_some_and(|known| !apart::is_module(known.module))
+}
+
+/// Gives back what a reallocation has left over: of the usual row, or all that was charged for the old block
+/// in another one.
+pub fn give_old_back(lane: Lane, own: Option<Known>, charged: u64, over: u64) {
+    match own {
+        Some(known) if !is_usual(own) => apart::release(lane, known, charged),
+        _ => apart::give_back(lane, Row::Usual, over),
+    }
+}

@@ -1,5 +1,6 @@
-// indulgent LIMIT LIBRARY OTHER: lets LIBRARY, which is exempt, take more than LIMIT, in every way, and finds out after each
-// call by a block of its own how much of the limit is left. OTHER is not exempt, and comes to where LIBRARY was. Says how often
+// indulgent LIMIT LIBRARY OTHER THIRD: lets LIBRARY, which is exempt, take more than LIMIT, in every way, and finds out after each
+// call by a block of its own how much of the limit is left. OTHER and THIRD
+// are not exempt, and come one after another to where LIBRARY was. Says how often
 // something was wrong; stops at once, with 7, where LIBRARY may not take what it wants.
 #include <dlfcn.h>
 #include <stdio.h>
@@ -114,7 +115,7 @@ static void forked(size_t all) {
 }
 
 int main(int count, char **words) {
-    if (count != 4) return 2;
+    if (count != 5) return 2;
     limit = strtoull(words[1], NULL, 10);
     void *library = load(words[2]);
     free(take(100 * MIB));
@@ -132,6 +133,9 @@ int main(int count, char **words) {
     free(kept);
     free(block);
     EXPECT(0);
+    dlclose(library);
+    library = load(words[4]);
+    free(take(5 * MIB));
     dlclose(library);
     printf("%d\n", wrong);
     return 0;

@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::allocators::installed;
-use harness::compile::{fortran_program, mpi_program, program};
+use harness::compile::{fortran_program, library, mpi_program, program};
 use harness::running::{Outcome, run};
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -137,4 +137,82 @@ fn what_the_mpi_runtime_takes_when_it_starts_may_be_left_out() {
             assert!(heap >= 2 * 1000, "the program's own block is no part of the runtime");
         }
     }
+}
+
+/// Runs the program whose library takes far more than the limit; other copies of the library, which are not
+/// exempt, come to its place.
+fn indulged(asked: &[&str], preload: Option<&Path>) -> (Outcome, Value) {
+    let folder = scratch();
+    let greedy = library("greedy");
+    let copies = ["libgreedy.so.1", "libother.so.1", "libthird.so.1"];
+    let copies = copies.map(|name| folder.path().join(name));
+    for copy in &copies {
+        fs::copy(&greedy, copy).expect("a copy");
+    }
+    let path = format!("--exempt={}", copies[0].display());
+    let options: Vec<&str> =
+        asked.iter().map(|&word| if word == "--exempt=PATH" { &*path } else { word }).collect();
+    let mut command = words([program("indulgent").as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    command.extend(words(&copies));
+    limited(LIMIT, &options, &command, preload)
+}
+
+#[test]
+fn what_an_exempt_module_asks_for_is_counted_and_not_charged() {
+    for words in [
+        &["--exempt", "libgreedy.so.1"][..],
+        &["--exempt=PATH", "--exempt", "libnone.so"],
+        &["--exempt", "libgreedy.so.1", "--brief"],
+        &["--exempt", "libgreedy.so.1", "--basis", "usable"],
+        &["--exempt", "libgreedy.so.1", "--exact"],
+    ] {
+        let (outcome, document) = indulged(words, None);
+        assert_eq!(
+            (outcome.stderr_text().contains("line "), outcome.code()),
+            (false, 0),
+            "{words:?}"
+        );
+        assert_eq!(outcome.stdout.trim_ascii(), b"0", "{words:?}: {}", outcome.stderr_text());
+        let upper = |figure: &str| document["peak"][figure]["upper"].as_u64().expect("a number");
+        assert!(upper("charged") <= LIMIT && upper("requested") >= 400 << 20, "{words:?}");
+        let first = &document["first_refusal"]["module"];
+        assert_ne!(first, "libgreedy.so.1", "{words:?}");
+        if words.contains(&"--brief") {
+            continue;
+        }
+        let modules = document["modules"].as_array().expect("modules");
+        let row = |name: &str| {
+            let row = modules.iter().find(|row| row["name"] == name).expect("a row");
+            (row["exempt"].clone(), row["total"].as_u64().unwrap_or(0))
+        };
+        // The fork's child has taken its part, which is in the same row.
+        let (is_exempt, total) = row("libgreedy.so.1");
+        assert!(is_exempt == true && total > (1 << 30) + (180 << 20), "{words:?} {total}");
+        assert_eq!(row("libother.so.1"), (false.into(), 10 << 20), "{words:?}");
+        assert_eq!(row("libthird.so.1"), (false.into(), 5 << 20), "{words:?}");
+        assert!(modules.iter().all(|row| !row["name"].is_null()), "{words:?} {modules:?}");
+        assert!(outcome.stderr_text().contains("libgreedy.so.1 (exempt: not charged)"));
+    }
+    for allocator in installed() {
+        let (outcome, _) = indulged(&["--exempt", "libgreedy.so.1"], Some(&allocator));
+        assert_eq!(outcome.code(), 0, "{allocator:?}");
+        assert_eq!(outcome.stdout.trim_ascii(), b"0", "{allocator:?}: {}", outcome.stderr_text());
+    }
+}
+
+#[test]
+fn a_module_that_is_not_exempt_is_refused() {
+    for words in [&[][..], &["--exempt", "libgreedy.so"], &["--exempt", "/lib/libgreedy.so.1"]] {
+        let (outcome, document) = indulged(words, None);
+        assert_eq!((outcome.code(), &document["verdict"]), (7, &"refused".into()), "{words:?}");
+    }
+}
+
+#[test]
+fn what_a_forks_child_asks_for_stands_with_the_module_that_asked() {
+    let command = words(["sh", "-c", "(true; echo $(echo x)) | cat"]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    assert_eq!((outcome.code(), outcome.stdout.as_slice()), (0, &b"x\n"[..]));
+    let modules = document["modules"].as_array().expect("modules");
+    assert!(modules.iter().all(|row| !row["name"].is_null()), "{modules:?}");
 }

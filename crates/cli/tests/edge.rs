@@ -10,7 +10,7 @@ use harness::limited::{bounds, document, limited};
 use harness::running::{Outcome, run};
 use harness::{scratch, skip};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const GIB: u64 = 1 << 30;
@@ -102,6 +102,58 @@ fn a_block_grows_to_the_edge_and_not_beyond() {
             "0"
         );
     }
+}
+
+/// Runs `usable LIMIT BLOCK THREADS` with blocks charged by usable bytes: the most that it had by its own sum, and
+/// the size that one block was resized to.
+fn filled_by_usable(words: &[&str], preload: Option<&Path>, shape: (u64, u64)) -> [u64; 2] {
+    let folder = scratch();
+    let limit = 64 * MIB;
+    let variable = preload.map(|library| format!("LD_PRELOAD={}", library.display()));
+    let args = [limit, shape.0, shape.1].map(|word| word.to_string());
+    let program = program("usable");
+    let program = program.to_str().expect("UTF-8");
+    let command: Vec<&str> = variable
+        .as_deref()
+        .into_iter()
+        .chain([program])
+        .chain(args.iter().map(String::as_str))
+        .collect();
+    let options = [&["--basis", "usable"], words].concat();
+    let outcome = run(&mut limited(folder.path(), limit, &options, "env", &command));
+    let what = format!("{preload:?} {words:?} {shape:?}");
+    let said = printed(&outcome);
+    let said: Vec<&str> = said.split_whitespace().collect();
+    let ["filled", filled, "grown", grown, "over", over, "wrong", wrong] = said[..] else {
+        panic!("{what}: {said:?}");
+    };
+    assert_eq!((over, wrong), ("0", "0"), "{what}");
+    let most = [filled, grown].map(|number| number.parse().expect("a number"));
+    let document = document(folder.path());
+    assert_eq!((&document["verdict"], &document["basis"]), (&"refused".into(), &"usable".into()));
+    let (lower, upper) = bounds(&document["peak"]["charged"]);
+    assert!(most[0] <= lower && lower <= upper && upper <= limit, "{what}: {lower} to {upper}");
+    let (lower, upper) = bounds(&document["peak"]["usable"]);
+    assert!(most[0] <= upper && lower <= limit, "{what}: {lower} to {upper}");
+    most
+}
+
+#[test]
+fn usable_bytes_reach_the_limit_and_never_pass_it() {
+    let all: Vec<_> = installed().into_iter().map(Some).chain([None]).collect();
+    for library in all {
+        for (block, threads) in [(1000, 1), (100_000, 4), (5_000_000, 4)] {
+            let library = library.as_deref();
+            let [filled, grown] = filled_by_usable(&[], library, (block, threads));
+            // Each thread may have been refused one that is half as large again, rounded up by a quarter.
+            let least = 64 * MIB - BESIDE - threads * block * 2;
+            assert!(filled >= least, "{library:?} {block}: {filled}");
+            // What was asked for may be rounded up by a quarter.
+            assert!(grown >= 64 * MIB * 4 / 5 - BESIDE, "{library:?} {block}: {grown}");
+        }
+    }
+    let [filled, _] = filled_by_usable(&["--exact"], None, (1000, 2));
+    assert!(filled > 60 * MIB, "{filled}");
 }
 
 #[test]

@@ -107,6 +107,16 @@ fn the_text_and_the_json_are_two_files() {
 }
 
 #[test]
+fn only_libraries_may_be_exempt_and_only_so_many() {
+    let long = "x".repeat(600);
+    for name in ["sh", "/bin/sh", "", "/usr/lib/", &*long] {
+        let outcome = shell(&["limit", "1GB", "--exempt", name], "true");
+        assert_eq!((outcome.code(), outcome.stdout.len()), (2, 0), "{name}");
+        one_sentence(&outcome);
+    }
+}
+
+#[test]
 fn a_report_is_text_or_markdown_by_its_name() {
     let folder = scratch();
     for (name, start) in [("x.md", "# Memory of sh "), ("x.txt", "Memory of sh ")] {

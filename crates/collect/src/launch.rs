@@ -105,8 +105,8 @@ impl Launch {
         Ok(command)
     }
 
-    /// The command's file.
-    fn file(&self) -> Option<PathBuf> {
+    /// The command's file, where there is one.
+    pub fn file(&self) -> Option<PathBuf> {
         find(self.command.first()?, Path::new(""))
     }
 

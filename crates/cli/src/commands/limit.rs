@@ -56,13 +56,6 @@ fn run(
         teller.error("--brief counts no usable bytes, and --basis usable needs them");
         return ExitCode::from(WRONG_USAGE);
     }
-    let exempt = match exempt::names(&args.exempt, &args.command) {
-        Ok(names) => names,
-        Err(sentence) => {
-            teller.error(&sentence);
-            return ExitCode::from(WRONG_USAGE);
-        }
-    };
     // Who counts for others opens them when there is something to write: to open a pipe is to wait.
     let is_early = !(args.join && collects_for_others());
     let [output, json] =
@@ -80,7 +73,15 @@ fn run(
         }
     };
     let settings = settings(on_limit, &args);
-    let counting = Counting { exempt, ..counting(limit, &args, &settings, library) };
+    let mut counting = counting(limit, &args, &settings, library);
+    match exempt::names(&args.exempt, &counting.launch) {
+        Ok(names) => counting.exempt = names,
+        Err(sentence) => {
+            teller.error(&sentence);
+            files.discard();
+            return ExitCode::from(WRONG_USAGE);
+        }
+    }
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {

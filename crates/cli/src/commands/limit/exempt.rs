@@ -1,21 +1,20 @@
 //! `--exempt`: the modules whose blocks are charged nowhere, as the programs are told them.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use heaptape_collect::exempt_fit;
+use heaptape_collect::{Launch, exempt_fit};
 
 /// The names for the programs, or in one sentence why that can't be. A path is told as it was given, and
 /// with what leads to its file.
-pub(super) fn names(given: &[String], command: &[OsString]) -> Result<Vec<String>, String> {
-    let program = command.first().map(Path::new);
+pub(super) fn names(given: &[String], launch: &Launch) -> Result<Vec<String>, String> {
+    let program = launch.file();
     let mut names = Vec::new();
     for name in given {
         if name.is_empty() || name.ends_with('/') || name.contains('\0') {
             return Err(format!("--exempt '{name}' names no file of a library"));
         }
-        if program.is_some_and(|program| is_of(program, name)) {
+        if program.as_deref().is_some_and(|program| is_of(program, name)) {
             return Err(format!(
                 "--exempt {name} is the program itself, and without its own requests there is no limit"
             ));
@@ -51,7 +50,9 @@ mod tests {
 
     fn told(given: &[&str]) -> Result<Vec<String>, String> {
         let given: Vec<String> = given.iter().map(|&name| name.to_owned()).collect();
-        names(&given, &["/bin/sh".into(), "libx.so".into()])
+        let command = vec!["sh".into(), "libx.so".into()];
+        let library = "/no/libheaptape.so".into();
+        names(&given, &Launch { command, library, no_aslr: false, python_malloc: false })
     }
 
     #[test]

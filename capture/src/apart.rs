@@ -3,14 +3,13 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use heaptape_wire::ledger::{Kind, OTHER_MODULES, RESERVED_MODULES, STARTING_MODULES};
+use heaptape_wire::ledger::{Kind, RESERVED_MODULES, STARTING_MODULES};
 
 use crate::counting::{self, Lane, ledger};
 use crate::sizes::Known;
 use crate::{callers, charges, reserve, spending, starting};
 
-/// The first of the modules whose blocks stand apart: from here on all do but the last, which stands for
-/// others.
+/// The first of the modules that stand for exempt ones, up to that of the reserve.
 static FIRST: AtomicUsize = AtomicUsize::new(RESERVED_MODULES);
 
 /// Begins to count; whether there are exempt modules.
@@ -88,12 +87,6 @@ impl Row {
     }
 }
 
-/// Whether blocks of this module stand apart.
-#[inline(always)]
-pub fn is_module(module: usize) -> bool {
-    module >= FIRST.load(Ordering::Relaxed) && module != OTHER_MODULES
-}
-
 /// Whether a module is exempt.
 pub fn is_exempt(module: usize) -> bool {
     (FIRST.load(Ordering::Relaxed)..RESERVED_MODULES).contains(&module)
@@ -142,9 +135,7 @@ fn note_exempt(more: u64) {
     }
 }
 
-/// A block that stood apart was given back; so much was charged for it.
-#[cold]
-#[inline(never)]
+/// A block was given back, for which so much was charged where it stood.
 pub fn release(lane: Lane, known: Known, charged: u64) {
     if !known.is_inherited {
         give_back(lane, Row::of_module(known.module), charged);

@@ -8,7 +8,6 @@ use crate::sizes::Known;
 use crate::{refusing, usable};
 
 /// An allocation.
-#[cold]
 #[inline(never)]
 pub fn allocate(
     lane: Lane,
@@ -63,20 +62,25 @@ pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
     count(lane, row, block, bytes, caller, told);
 }
 
-/// Gives a block back by `free`, where blocks are charged by their usable sizes: once it is given back its
-/// own can't be asked.
-#[cold]
+/// Gives a block back by `free`.
 #[inline(never)]
-pub fn release_by_usable(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut u8)) {
-    let held = usable::held(block, known.size, next().sizes.malloc);
-    lane.uncount(known, || held);
+pub fn release(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut u8)) {
+    let ask = next().sizes.malloc;
+    let charged = if is_by_usable() {
+        // Once it is given back it can't be asked.
+        let held = usable::held(block, known.size, ask);
+        lane.uncount(known, || held);
+        held
+    } else {
+        lane.uncount(known, || usable_size(block, ask));
+        known.size
+    };
     free(block);
-    apart::release(lane, known, held);
+    apart::release(lane, known, charged);
 }
 
 /// A reallocation: where a block does not stay in the usual row, the new one is charged whole before the old
 /// one is given back.
-#[cold]
 #[inline(never)]
 pub fn reallocate(
     lane: Lane,
@@ -113,7 +117,7 @@ pub fn reallocate(
 
 /// Whether a block stands in the usual row.
 pub fn is_usual(own: Option<Known>) -> bool {
-    own.is_some_and(|known| !apart::is_module(known.module))
+    own.is_some_and(|known| Row::of_module(known.module) == Row::Usual)
 }
 
 /// Gives back what a reallocation has left over: of the usual row, or all that was charged for the old block

@@ -294,15 +294,13 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
         add(&lane.sheet.unknown, 1);
         return free(block);
     };
-    let ask = next().sizes.malloc;
-    if LEVEL.load(Ordering::Relaxed) & BY_USABLE != 0 {
-        return closely::release_by_usable(lane, known, block, free);
+    // (Before any block stood apart from others, this was said.)
+    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
+        return closely::release(lane, known, block, free);
     }
-    lane.uncount(known, || usable_size(block, ask));
+    lane.uncount(known, || usable_size(block, next().sizes.malloc));
     free(block);
-    if apart::is_module(known.module) {
-        apart::release(lane, known, known.size);
-    } else if !known.is_inherited {
+    if !known.is_inherited {
         spending::refund(lane, known.size);
     }
 }
@@ -319,8 +317,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     // Once the block is given back its address may be another thread's.
     let old = Old { block: old, known: sizes::take(old) };
     let (bytes, own) = (size as u64, old.own());
-    let is_plain = own.is_none_or(|known| !apart::is_module(known.module));
-    if !is_plain || LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
+    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
         return closely::reallocate(lane, old, bytes, caller, make);
     }
     let before = own.map_or(0, |known| known.size);

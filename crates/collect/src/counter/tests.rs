@@ -164,3 +164,43 @@ fn what_goes_on_when_the_counting_ends_keeps_what_it_has() {
     assert!(job.counter.ledger.sheet(place).owner().is_some());
     assert_eq!(job.counter.take_processes()[0].end, 1 << 20);
 }
+
+#[test]
+fn what_exempt_modules_have_is_requested_and_not_charged() {
+    let mut job = Played::new();
+    assert!(job.counter.is_all_held());
+    let name = b"libfoo.so.1";
+    assert!(job.counter.ledger.header().exempt.set([&name[..]].into_iter()));
+    assert!(!job.counter.is_all_held());
+    let place = job.start(None);
+    assert!(job.allocate(place, 10 << 20));
+    let (account, sheet) = (job.counter.ledger.account(place), job.counter.ledger.sheet(place));
+    account.set_uncharged(300 << 20);
+    sheet.allocated.fetch_add(300 << 20, Ordering::Relaxed);
+    sheet.peak.fetch_max(310 << 20, Ordering::Relaxed);
+    job.look();
+    let most = job.counter.most;
+    assert_eq!((most.charged, most.requested), (10 << 20, 310 << 20));
+    assert_eq!(job.counter.charged.heap, 10 << 20);
+    job.end(place);
+    let figures = &job.counter.take_processes()[0];
+    assert_eq!(figures.requested, Bounds::exact(310 << 20));
+    let least_and_most = Bounds { lower: 10 << 20, upper: (10 << 20) + BATCH };
+    assert_eq!((figures.peak, figures.end), (least_and_most, 10 << 20));
+}
+
+#[test]
+fn what_was_charged_ahead_was_not_certainly_held() {
+    let mut job = Played::new();
+    let place = job.start(None);
+    let (header, account) = (job.counter.ledger.header(), job.counter.ledger.account(place));
+    account.charge_ahead(40 << 20);
+    header.ahead.begin(40 << 20);
+    assert!(job.allocate(place, 60 << 20));
+    job.look();
+    assert!(job.counter.sure() <= 20 << 20);
+    // It dies in the middle of that, and nobody waits for it any longer.
+    assert!(!header.ahead.look().is_nothing());
+    job.end(place);
+    assert!(header.ahead.look().is_nothing());
+}

@@ -9,6 +9,7 @@ use core::arch::{asm, global_asm};
 compile_error!("heaptape runs on x86-64 Linux only; other systems have no capture library yet");
 
 pub const SYS_CLOSE: usize = 3;
+pub const SYS_FSTAT: usize = 5;
 pub const SYS_MMAP: usize = 9;
 pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
@@ -16,9 +17,11 @@ pub const SYS_PREAD64: usize = 17;
 pub const SYS_PWRITE64: usize = 18;
 pub const SYS_ACCESS: usize = 21;
 pub const SYS_MADVISE: usize = 28;
+pub const SYS_SHMCTL: usize = 31;
 pub const SYS_NANOSLEEP: usize = 35;
 pub const SYS_GETPID: usize = 39;
 pub const SYS_GETPPID: usize = 110;
+pub const SYS_FSTATFS: usize = 138;
 pub const SYS_MUNLOCK: usize = 150;
 pub const SYS_GETTID: usize = 186;
 pub const SYS_PRLIMIT64: usize = 302;
@@ -180,6 +183,12 @@ thread_local_word!(
     /// The number of the fork that the thread is in, or 0.
     fork_word,
     set_fork_word
+);
+thread_local_word!(
+    "heaptape_starting",
+    /// How many times the thread is in `MPI_Init`.
+    starting_word,
+    set_starting_word
 );
 thread_local_word!(
     "heaptape_asking",

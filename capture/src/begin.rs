@@ -8,7 +8,7 @@ use heaptape_wire::note::NoteKind;
 
 use crate::arena::arena;
 use crate::lifecycle::{self, STATE};
-use crate::{forks, leaving, modules, next, thread};
+use crate::{data, forks, heaps, leaving, modules, next, thread};
 
 /// Environment variables that change what an allocator does; they go on the tape.
 const SETTINGS: [&str; 7] = [
@@ -49,7 +49,9 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
             at = at.add(1);
         }
     }
+    heaps::look_up();
     modules::refresh();
+    data::end_if_refused();
     forks::follow();
     leaving::follow();
 }

@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use heaptape_wire::ledger::{MODULES, OTHER_MODULES};
+use heaptape_wire::ledger::{MODULES, NUMBERED, OTHER_MODULES};
 
 use crate::counting;
 use crate::following::following;
@@ -57,42 +57,75 @@ fn place(caller: usize) -> usize {
 #[cold]
 #[inline(never)]
 fn ask(caller: usize) -> usize {
-    let number = find(caller).unwrap_or(OTHER_MODULES);
+    let number = find(caller).and_then(|found| number_of(&found)).unwrap_or(OTHER_MODULES);
     SEEN[place(caller)].store((caller as u64) << NUMBER_BITS | number as u64, Ordering::Relaxed);
     number
 }
 
-fn find(caller: usize) -> Option<usize> {
+/// Whether modules can be found by address, without a lock.
+pub fn can_find() -> bool {
+    FIND_OBJECT.address() != 0
+}
+
+/// A module that an address was found in.
+pub struct Found {
+    /// Where it begins …
+    pub start: usize,
+    /// … and ends.
+    pub end: usize,
+    name: *const c_char,
+}
+
+impl Found {
+    /// Its path; empty for the executable.
+    fn path(&self) -> &[u8] {
+        if self.name.is_null() {
+            return &[];
+        }
+        // SAFETY: the loader's name of a module that has just called, a C string.
+        unsafe { CStr::from_ptr(self.name) }.to_bytes()
+    }
+
+    /// Whether it is the executable.
+    pub fn is_executable(&self) -> bool {
+        self.path().is_empty()
+    }
+
+    /// Whether the name of its file begins so.
+    pub fn has_name(&self, start: &[u8]) -> bool {
+        let name = self.path().rsplit(|&byte| byte == b'/').next();
+        name.is_some_and(|name| name.starts_with(start))
+    }
+}
+
+/// The module that an address lies in.
+pub fn find(address: usize) -> Option<Found> {
     type Find = unsafe extern "C" fn(usize, *mut Object) -> c_int;
-    let address = FIND_OBJECT.address();
-    if address == 0 {
+    let function = FIND_OBJECT.address();
+    if function == 0 {
         return None;
     }
     let mut object =
         Object { flags: 0, start: 0, end: 0, link_map: core::ptr::null(), _rest: [0; 8] };
     // SAFETY: the type of this function, which writes into the object.
-    let found = unsafe { core::mem::transmute::<usize, Find>(address)(caller, &raw mut object) };
+    let found = unsafe { core::mem::transmute::<usize, Find>(function)(address, &raw mut object) };
     if found != 0 || object.link_map.is_null() {
         return None;
     }
+    // SAFETY: the loader's entry of a module that is mapped.
+    let name = unsafe { (*object.link_map).name };
+    Some(Found { start: object.start, end: object.end, name })
+}
+
+/// The number of a module in the account.
+fn number_of(found: &Found) -> Option<usize> {
     let modules = &counting::account()?.modules;
-    for (number, module) in modules[..OTHER_MODULES].iter().enumerate() {
-        if module.start() == object.start as u64 {
-            return Some(number);
+    for (number, module) in modules[..NUMBERED].iter().enumerate() {
+        if module.start() == 0 && module.take(found.start as u64) {
+            module.set_path(found.path());
         }
-        if module.start() == 0 {
-            if module.take(object.start as u64) {
-                // SAFETY: the loader's entry of a module that has just called, and its name.
-                let path = unsafe {
-                    let name = (*object.link_map).name;
-                    if name.is_null() { &[] } else { CStr::from_ptr(name).to_bytes() }
-                };
-                module.set_path(path);
-                return Some(number);
-            }
-            if module.start() == object.start as u64 {
-                return Some(number);
-            }
+        if module.start() == found.start as u64 {
+            return Some(number);
         }
     }
     None

@@ -14,7 +14,7 @@ use heaptape_wire::purse::Purse;
 
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::slot::ThreadSlot;
-use crate::{arch, callers, refusing, sheets, sizes, spending};
+use crate::{apart, arch, callers, pages, refusing, sheets, sizes, spending};
 
 /// What this process counts.
 static LEVEL: AtomicU32 = AtomicU32::new(OFF);
@@ -23,6 +23,8 @@ const OFF: u32 = 0;
 const BRIEF: u32 = 1;
 /// Usable bytes, size classes and modules as well.
 const DETAILED: u32 = 2;
+/// Beside one of these: not every call is charged as usual.
+const CLOSELY: u32 = 4;
 
 static LEDGER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -42,12 +44,21 @@ pub fn ledger() -> Ledger {
 /// Begins to count into a ledger that is mapped; false where the side map finds no memory.
 pub fn begin(ledger: *mut u8) -> bool {
     LEDGER.store(ledger, Ordering::Relaxed);
-    if !sizes::begin() {
+    if !sizes::begin() || !pages::begin() {
         return false;
     }
     let is_detailed = self::ledger().header().wanted().details;
     LEVEL.store(if is_detailed { DETAILED } else { BRIEF }, Ordering::Release);
     true
+}
+
+fn is_detailed() -> bool {
+    LEVEL.load(Ordering::Relaxed) & DETAILED != 0
+}
+
+/// From here on each call is looked at: the MPI runtime starts, or something was refused.
+pub fn look_closely() {
+    LEVEL.fetch_or(CLOSELY, Ordering::Relaxed);
 }
 
 /// The process's account; `None` while it has none.
@@ -117,12 +128,18 @@ impl Lane {
     /// Counts a block that was just handed out, and writes it into the side map.
     #[inline(always)]
     fn count(self, block: *mut u8, size: u64, caller: usize, ask: UsableSize) {
+        let is_detailed = is_detailed();
+        let module = if is_detailed { callers::module_of(caller) } else { 0 };
+        self.count_for(module, block, size, ask);
+    }
+
+    /// The same for a block of this module.
+    #[inline(always)]
+    fn count_for(self, module: usize, block: *mut u8, size: u64, ask: UsableSize) {
         add(&self.sheet.allocations, 1);
         add(&self.sheet.allocated, size);
         raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
-        let mut module = 0;
-        if LEVEL.load(Ordering::Relaxed) == DETAILED {
-            module = callers::module_of(caller);
+        if is_detailed() {
             // SAFETY: a live block of the library that is asked.
             add(&self.sheet.usable[0], unsafe { ask(block) } as u64);
             let [made, gone] = &self.sheet.usable;
@@ -142,11 +159,55 @@ impl Lane {
             return sheets::release_inherited(known.size);
         }
         add(&self.sheet.freed, known.size);
-        if LEVEL.load(Ordering::Relaxed) == DETAILED {
+        if is_detailed() {
             add(&self.sheet.usable[1], usable());
             Class(&self.sheet.modules[known.module]).release(known.size);
             Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
         }
+    }
+
+    /// A reallocation that does not fit: the old block stays.
+    #[cold]
+    fn refuse_reallocation(
+        self,
+        (old, known): (*mut u8, Option<sizes::Known>),
+        bytes: u64,
+        caller: usize,
+    ) -> *mut u8 {
+        known.into_iter().for_each(|known| sizes::put_back(old, known));
+        refusing::refuse(self, bytes, caller);
+        set_errno(ENOMEM);
+        self.fail()
+    }
+
+    /// Makes a reallocation that fits, and counts it; `None` when it failed, and the old block stays.
+    fn move_block(
+        self,
+        (old, known): (*mut u8, Option<sizes::Known>),
+        bytes: u64,
+        caller: usize,
+        module: Option<usize>,
+        make: impl FnOnce() -> *mut u8,
+    ) -> Option<*mut u8> {
+        let ask = next().sizes.malloc;
+        // What the old block had can only be asked before.
+        // SAFETY: a live block.
+        let usable = known.map_or(0, |_| unsafe { ask(old) } as u64);
+        let block = make();
+        if block.is_null() && bytes > 0 {
+            known.into_iter().for_each(|known| sizes::put_back(old, known));
+            return None;
+        }
+        match known {
+            Some(known) => self.uncount(known, || usable),
+            None => add(&self.sheet.unknown, 1),
+        }
+        match module {
+            _ if block.is_null() => {}
+            Some(module) => self.count_for(module, block, bytes, ask),
+            None => self.count(block, bytes, caller, ask),
+        }
+        Some(block)
     }
 
     /// Counts an allocation that failed; gives null back.
@@ -167,6 +228,9 @@ pub fn allocate(
 ) -> *mut u8 {
     let Some(lane) = lane() else { return make() };
     let bytes = size as u64;
+    if LEVEL.load(Ordering::Relaxed) & CLOSELY != 0 {
+        return allocate_closely(lane, bytes, caller, ask, make);
+    }
     if !spending::spend(lane, bytes) {
         refusing::refuse(lane, bytes, caller);
         set_errno(ENOMEM);
@@ -178,6 +242,33 @@ pub fn allocate(
         return lane.fail();
     }
     lane.count(block, bytes, caller, ask);
+    block
+}
+
+/// The same, where blocks of some callers stand in other rows.
+#[cold]
+#[inline(never)]
+fn allocate_closely(
+    lane: Lane,
+    bytes: u64,
+    caller: usize,
+    ask: UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let Some(row) = apart::charge(lane, 0, bytes, caller) else {
+        refusing::refuse(lane, bytes, caller);
+        set_errno(ENOMEM);
+        return lane.fail();
+    };
+    let block = make();
+    if block.is_null() {
+        apart::give_back(lane, row, bytes);
+        return lane.fail();
+    }
+    match row.module() {
+        Some(module) => lane.count_for(module, block, bytes, ask),
+        None => lane.count(block, bytes, caller, ask),
+    }
     block
 }
 
@@ -209,7 +300,9 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
     // SAFETY: a live block.
     lane.uncount(known, || unsafe { (next().sizes.malloc)(block) } as u64);
     free(block);
-    if !known.is_inherited {
+    if apart::is_module(known.module) {
+        apart::release(lane, known);
+    } else if !known.is_inherited {
         spending::refund(lane, known.size);
     }
 }
@@ -225,31 +318,55 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     let Some(lane) = lane() else { return make() };
     // Once the block is given back its address may be another thread's.
     let known = sizes::take(old);
-    let (own, bytes) = (known.filter(|known| !known.is_inherited), size as u64);
+    let bytes = size as u64;
+    let own = known.filter(|known| !known.is_inherited);
+    let is_plain = own.is_none_or(|known| !apart::is_module(known.module));
+    if !is_plain || LEVEL.load(Ordering::Relaxed) & CLOSELY != 0 {
+        return reallocate_closely(lane, (old, known), bytes, caller, make);
+    }
     let before = own.map_or(0, |known| known.size);
     let more = bytes.saturating_sub(before);
     if !spending::spend(lane, more) {
-        known.into_iter().for_each(|known| sizes::put_back(old, known));
-        refusing::refuse(lane, bytes, caller);
-        set_errno(ENOMEM);
+        return lane.refuse_reallocation((old, known), bytes, caller);
+    }
+    let block = lane.move_block((old, known), bytes, caller, None, make);
+    match block {
+        Some(block) => {
+            spending::refund(lane, before.saturating_sub(bytes));
+            block
+        }
+        None => {
+            spending::refund(lane, more);
+            lane.fail()
+        }
+    }
+}
+
+/// The same, where blocks of some callers stand in other rows: the new block is charged whole before the
+/// old one is given back, unless both stand in the usual row.
+#[cold]
+#[inline(never)]
+fn reallocate_closely(
+    lane: Lane,
+    (old, known): (*mut u8, Option<sizes::Known>),
+    bytes: u64,
+    caller: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let own = known.filter(|known| !known.is_inherited);
+    let is_plain = own.is_some_and(|known| !apart::is_module(known.module));
+    let before = own.filter(|_| is_plain).map_or(0, |known| known.size);
+    let Some(row) = apart::charge(lane, before, bytes, caller) else {
+        return lane.refuse_reallocation((old, known), bytes, caller);
+    };
+    let block = lane.move_block((old, known), bytes, caller, row.module(), make);
+    let Some(block) = block else {
+        apart::give_back(lane, row, row.due(before, bytes));
         return lane.fail();
+    };
+    match own {
+        Some(known) if !is_plain => apart::release(lane, known),
+        _ => spending::refund(lane, row.over(before, bytes)),
     }
-    // What the old block had can only be asked before.
-    // SAFETY: a live block.
-    let usable = known.map_or(0, |_| unsafe { ask(old) } as u64);
-    let block = make();
-    if block.is_null() && size > 0 {
-        spending::refund(lane, more);
-        known.into_iter().for_each(|known| sizes::put_back(old, known));
-        return lane.fail();
-    }
-    match known {
-        Some(known) => lane.uncount(known, || usable),
-        None => add(&lane.sheet.unknown, 1),
-    }
-    if !block.is_null() {
-        lane.count(block, bytes, caller, ask);
-    }
-    spending::refund(lane, before.saturating_sub(bytes));
     block
 }

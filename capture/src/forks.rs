@@ -44,7 +44,9 @@ unsafe extern "C" fn after_fork_in_parent() {
 }
 
 unsafe extern "C" fn after_fork_in_child() {
-    lifecycle::is_recording();
+    if lifecycle::is_recording() {
+        sheets::after_fork();
+    }
 }
 
 /// From the constructor: is told of forks.

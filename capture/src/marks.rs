@@ -11,8 +11,9 @@ use crate::arch::{
 use crate::following::{Following, following};
 use crate::lifecycle::STATE;
 use crate::next::DLOPEN;
+use crate::starting::Starting;
 use crate::thread::expect_threads;
-use crate::{callers, counting, filter, forks, modules, sizes, spending, thread};
+use crate::{callers, counting, filter, forks, modules, pages, sizes, spending, thread};
 
 following!(static PTHREAD_CREATE = c"pthread_create");
 following!(static THRD_CREATE = c"thrd_create");
@@ -139,6 +140,7 @@ fn sandboxed(operation: usize, program: usize) {
     };
     if counting::is_on() {
         sizes::provide();
+        pages::provide();
         spending::enter_sandbox();
     }
     STATE.sandboxed.store(1, Ordering::Relaxed);
@@ -154,8 +156,10 @@ with_caller!(MPI_Init_thread, 4, mpi_init_thread_entry);
 unsafe extern "C" fn mpi_init_entry(argc: usize, argv: usize, caller: usize) -> isize {
     type Init = unsafe extern "C" fn(usize, usize) -> isize;
     thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+    let starting = Starting::enter();
     // SAFETY: the type of MPI_Init.
     let result = unsafe { core::mem::transmute::<usize, Init>(or_failing(&MPI_INIT))(argc, argv) };
+    drop(starting);
     thread::note(NoteKind::MpiInitReturn, caller, &[result as u64], &[]);
     result
 }
@@ -169,12 +173,14 @@ unsafe extern "C" fn mpi_init_thread_entry(
 ) -> isize {
     type Init = unsafe extern "C" fn(usize, usize, usize, usize) -> isize;
     thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+    let starting = Starting::enter();
     // SAFETY: the type of MPI_Init_thread.
     let result = unsafe {
         core::mem::transmute::<usize, Init>(or_failing(&MPI_INIT_THREAD))(
             argc, argv, required, provided,
         )
     };
+    drop(starting);
     thread::note(NoteKind::MpiInitReturn, caller, &[result as u64], &[]);
     result
 }
@@ -189,11 +195,13 @@ macro_rules! fortran_init {
             static NEXT: Following = Following::later($symbol);
             type Init = unsafe extern "C" fn($(fortran_init!(@word $arg),)* *const i32) -> isize;
             thread::note(NoteKind::MpiInitEnter, caller, &[], &[]);
+            let starting = Starting::enter();
             // SAFETY: the type of this function, whose result nobody reads; it writes the error.
             let error = unsafe {
                 core::mem::transmute::<usize, Init>(or_failing(&NEXT))($($arg,)* error);
                 if error.is_null() { 0 } else { *error }
             };
+                drop(starting);
             thread::note(NoteKind::MpiInitReturn, caller, &[error as u64], &[]);
         }
     };

@@ -10,8 +10,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
 
 use crate::arch::{self, syscall};
+use crate::data::Data;
 use crate::lifecycle::STATE;
-use crate::thread;
+use crate::{counting, thread};
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
@@ -28,7 +29,7 @@ pub struct Info {
 #[repr(C)]
 pub struct Header {
     pub kind: u32,
-    flags: u32,
+    pub flags: u32,
     offset: u64,
     pub address: u64,
     physical: u64,
@@ -76,18 +77,29 @@ struct Look {
     passed: usize,
     /// Whether anything was written.
     differs: bool,
+    data: Data,
 }
 
 /// Writes which modules are new and which are gone, if the list has changed since it was last written.
 pub fn refresh() {
     let known = LISTED.count.load(Ordering::Relaxed);
-    let mut look = Look { generation: None, count: 0, known, passed: 0, differs: false };
+    let mut look = Look {
+        generation: None,
+        count: 0,
+        known,
+        passed: 0,
+        differs: false,
+        data: Data::default(),
+    };
     // SAFETY: the callback only reads what the loader hands it.
     unsafe { dl_iterate_phdr(visit, (&raw mut look).cast()) };
     let Some(generation) = look.generation else { return };
     look.pass(look.known);
     LISTED.count.store(if look.count > REMEMBERED { 0 } else { look.count }, Ordering::Relaxed);
     SEEN.store(generation, Ordering::Relaxed);
+    if counting::is_on() {
+        look.data.charge();
+    }
     match look.known {
         0 => thread::note(NoteKind::ModulesEnd, 0, &[], &[]),
         _ if look.differs => thread::note(NoteKind::ModulesEnd, 0, &[1], &[]),
@@ -118,6 +130,9 @@ unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) ->
 
 impl Look {
     fn module(&mut self, info: &Info) {
+        if counting::is_on() {
+            self.data.add(info);
+        }
         let (key, (low, _)) = (key(info), extent(info));
         let mut rest = LISTED.modules[..self.known].iter().skip(self.passed);
         match rest.position(|(known, _)| known.load(Ordering::Relaxed) == key) {

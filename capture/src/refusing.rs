@@ -1,25 +1,45 @@
 //! Refusals: what happens to a request beyond the limit.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use heaptape_wire::ledger::{OnLimit, Refused};
 
 use crate::arena::clock;
-use crate::counting::{Lane, ledger};
+use crate::counting::{self, Lane, ledger};
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::slot;
 use crate::{arch, callers, sheets};
+
+/// Whether a request of this process was refused.
+static HAS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// See above.
+pub fn has_refused() -> bool {
+    HAS_REFUSED.load(Ordering::Relaxed)
+}
 
 /// A request for so many bytes was refused. Where the whole job is to be killed or stopped for it, this
 /// process goes first, before it does anything else.
 #[cold]
 #[inline(never)]
 pub fn refuse(lane: Lane, bytes: u64, caller: usize) {
+    tell(lane, bytes, caller, false);
+}
+
+/// The same for the data of modules, the largest of which lies at an address.
+#[cold]
+pub fn refuse_data(lane: Lane, bytes: u64, address: usize) {
+    tell(lane, bytes, address, true);
+}
+
+fn tell(lane: Lane, bytes: u64, caller: usize, is_data: bool) {
     // The real `operator new` asks once more before it throws.
     if slot::is_retry(caller) {
         return;
     }
+    HAS_REFUSED.store(true, Ordering::Relaxed);
+    counting::look_closely();
     let header = ledger().header();
     header.refuse(&Refused {
         slot: sheets::own_slot(),
@@ -30,6 +50,7 @@ pub fn refuse(lane: Lane, bytes: u64, caller: usize) {
         caller: caller as u64,
         module: callers::module_of(caller) as u32,
         job: ledger().budget().granted(),
+        is_data,
     });
     const SIGKILL: usize = 9;
     const SIGSTOP: usize = 19;

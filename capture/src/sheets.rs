@@ -3,15 +3,16 @@
 //! A thread takes a sheet when it first allocates. It goes with the thread's number, and so to the
 //! thread that gets that number later: what a process's threads have counted stays in its sheets.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use heaptape_wire::ledger::{SHEETS, Sheet};
+use heaptape_wire::ledger::{Kind, SHEETS};
 
 use crate::arena::{private, thread_place};
 use crate::counting::{self, Lane, ledger};
 use crate::lifecycle::{self, STATE};
+use crate::patience::Patience;
 use crate::slot::{self, ThreadSlot};
-use crate::{arch, asking, sizes, spending};
+use crate::{arch, asking, pages, reserve, shared, sizes, spending};
 
 /// The number of the process slot, which the account has, too.
 pub fn own_slot() -> u32 {
@@ -20,6 +21,9 @@ pub fn own_slot() -> u32 {
 
 /// Requested bytes that lived in this process when it last forked: what the child has inherited.
 static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// No thread of the process had a lane yet.
+static IS_NEW: AtomicBool = AtomicBool::new(false);
 
 /// 1 in a launcher and in its forks.
 static IS_EXEMPT: AtomicU32 = AtomicU32::new(0);
@@ -37,40 +41,59 @@ pub fn join() -> Option<Lane> {
         let index = take(slot)?;
         let is_exempt = counting::account()?.is_exempt();
         let purse = (!is_exempt).then(|| ledger().purse(index));
-        slot.set_lane(Lane { sheet: ledger().sheet(index), purse });
+        let lane = Lane { sheet: ledger().sheet(index), purse };
+        slot.set_lane(lane);
+        if IS_NEW.swap(false, Ordering::Relaxed) {
+            reserve::begin(lane);
+            shared::inherit(lane);
+        }
     }
     slot.lane()
 }
 
+/// How long a thread waits for a sheet where many begin at once, and the collector has not got memory for more
+/// yet. Without one it is not counted.
+const WAIT_MS: u64 = 200;
+
 /// Takes a sheet for the thread with this slot; its number.
 fn take(slot: &ThreadSlot) -> Option<usize> {
-    let header = ledger().header();
+    let index = claim().or_else(|| {
+        let mut patience = Patience::new();
+        loop {
+            if patience.has_waited(WAIT_MS) || !patience.wait() {
+                ledger().header().uncounted.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            if let Some(index) = claim() {
+                return Some(index);
+            }
+        }
+    })?;
     let (number, tid) = slot.identity();
     let generation = STATE.generation.load(Ordering::Relaxed);
-    let open = |sheet: &Sheet| sheet.open(own_slot(), generation, number, tid);
+    ledger().sheet(index).open(own_slot(), generation, number, tid);
+    Some(index)
+}
+
+/// Claims a sheet that nobody has had, or one that a process has left which is gone.
+fn claim() -> Option<usize> {
+    let header = ledger().header();
     let ready = (header.sheets_ready.load(Ordering::Acquire) as usize).min(SHEETS);
     let fresh = header.sheets_taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |taken| {
         ((taken as usize) < ready).then_some(taken + 1)
     });
-    let taken = match fresh {
-        Ok(index) => Some(index as usize).filter(|&index| ledger().sheet(index).claim()),
-        Err(_) => None,
-    };
-    // Those that processes have left which are gone.
-    let found = taken.or_else(|| (0..ready).find(|&index| ledger().sheet(index).claim()));
-    if found.is_none() {
-        header.uncounted.fetch_add(1, Ordering::Relaxed);
-    }
-    let index = found?;
-    open(ledger().sheet(index));
-    Some(index)
+    let fresh = fresh.ok().map(|index| index as usize);
+    let is_claimed = |index: &usize| ledger().sheet(*index).claim();
+    fresh.filter(is_claimed).or_else(|| (0..ready).find(is_claimed))
 }
 
 /// What a process does at its beginning, once it has its slot: after an exec, or as a fork's child.
 pub fn begin(is_fork: bool, is_launcher: bool) {
     let Some(account) = counting::account() else { return };
+    IS_NEW.store(true, Ordering::Relaxed);
     if is_fork {
         sizes::inherit();
+        pages::inherit();
         account.inherit(HELD.load(Ordering::Relaxed));
     }
     if is_launcher && !ledger().header().wanted().launchers {
@@ -95,7 +118,19 @@ pub fn before_fork() {
         let own = sheet.map_or(0, |sheet| word(&sheet.allocated).wrapping_sub(word(&sheet.freed)));
         sum.wrapping_add(own)
     });
-    HELD.store(live.wrapping_add(account.inherited()), Ordering::Relaxed);
+    let row = |kind: Kind| account.charged[kind as usize].load(Ordering::Relaxed);
+    // Of what the MPI runtime took when it started, blocks are among the others.
+    let starting = row(Kind::MpiRuntime).saturating_sub(account.apart());
+    let beside = row(Kind::Mappings).wrapping_add(row(Kind::Data)).wrapping_add(starting);
+    HELD.store(live.wrapping_add(account.inherited()).wrapping_add(beside), Ordering::Relaxed);
+}
+
+/// From the handler in a fork's child: what it shares with others it takes part in at once, since these may
+/// end.
+pub fn after_fork() {
+    if counting::is_on() && shared::has_inherited() {
+        counting::lane();
+    }
 }
 
 /// A block that came with the fork is given back.

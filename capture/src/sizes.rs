@@ -271,7 +271,7 @@ fn fresh_leaf() -> *mut Leaf {
 }
 
 /// Zeros, to be given memory when they are touched; null where there are none.
-fn map(bytes: usize) -> *mut u8 {
+pub fn map(bytes: usize) -> *mut u8 {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
     const MADV_DONTDUMP: usize = 16;

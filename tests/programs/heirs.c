@@ -1,5 +1,6 @@
 // heirs BYTES LIMIT: takes BYTES and a quarter more, forks, and ends. The child waits until it is alone, and releases
-// the small block and then the large one. Each time it prints how large a block it can have, of a job's LIMIT.
+// the small block and then the large one. Each time it prints how large a block it can have, of a job's LIMIT; before that,
+// how large one could be at first.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static size_t reaches(size_t wanted) {
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     size_t bytes = strtoull(argv[1], 0, 10), limit = strtoull(argv[2], 0, 10);
+    size_t all = most(limit + 1);
     void *volatile large = malloc(bytes), *volatile small = malloc(bytes / 4);
     size_t held = bytes + bytes / 4;
     pid_t parent = getpid();
@@ -36,7 +38,7 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     if (child < 0) return 4;
     // Both have the blocks, and they are charged once.
-    if (child) return most(limit) > limit - held ? 5 : 0;
+    if (child) return most(limit) > all - held ? 5 : 0;
     for (int i = 0; i < 1000 && getppid() == parent; i++) usleep(10000);
     // The parent's end gives nothing back as long as its blocks live here.
     usleep(300000);
@@ -44,7 +46,7 @@ int main(int argc, char **argv) {
     free(small);
     size_t second = reaches(bytes / 4 + first);
     free(large);
-    size_t third = reaches(limit - 1);
-    printf("%zu %zu %zu\n", first, second, third);
+    size_t third = reaches(all);
+    printf("%zu %zu %zu %zu\n", all, first, second, third);
     return 0;
 }

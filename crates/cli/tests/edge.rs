@@ -154,7 +154,9 @@ fn judged(what: &str, start: impl Fn(&mut Command, &[&str]), ranks: u64) {
     let document = document(folder.path());
     let first = &document["first_refusal"];
     assert_eq!(document["verdict"], "refused", "{what}");
-    assert_eq!(document["refused"].as_u64(), Some(ranks), "{what}: one for each call");
+    // One for each call; where one rank has failed the launcher ends those that have not asked yet.
+    let refused = document["refused"].as_u64().expect("a number");
+    assert!((1..=ranks).contains(&refused), "{what}: {refused}");
     assert_eq!(
         (&first["bytes"], &first["module"]),
         (&1_610_612_736u64.into(), &"sizes".into()),

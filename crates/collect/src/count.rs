@@ -54,6 +54,8 @@ pub struct Counting {
     pub details: bool,
     /// Processes that only launch others are held against the limit as well.
     pub count_launchers: bool,
+    /// What the MPI runtime takes while it starts is not held against the limit.
+    pub exclude_mpi_runtime: bool,
     /// Ends with the command, also while other processes of the job still run.
     pub no_wait: bool,
 }
@@ -149,6 +151,7 @@ fn prepare(ledger: Ledger, counting: &Counting) {
         on_limit: counting.on_limit,
         details: counting.details,
         launchers: counting.count_launchers,
+        mpi_runtime: !counting.exclude_mpi_runtime,
     });
     let batch = if counting.exact { 0 } else { BATCH };
     ledger.budget().open(counting.limit.unwrap_or(NO_LIMIT), batch);

@@ -176,10 +176,12 @@ impl Counter {
         let charged = Charged {
             heap: sum(&|held| heap(held, self.basis)).saturating_add(left),
             mappings: kind(Kind::Mappings),
-            shared: kind(Kind::Shared),
+            // Some may be of processes that are gone.
+            shared: self.ledger.charged_for_objects(),
             data: kind(Kind::Data),
             stacks: kind(Kind::Stacks),
             mpi_runtime: kind(Kind::MpiRuntime),
+            mpi_excluded: !self.ledger.header().wanted().mpi_runtime,
             reserve: kind(Kind::Reserve),
         };
         let total = charged.total();
@@ -240,7 +242,9 @@ impl Counter {
         if self.is_closing {
             return;
         }
-        let bytes = self.treasury.take_over(&sheets, taken);
+        let account = self.ledger.account(process.slot as usize);
+        let bytes = self.treasury.take_over(account, &sheets, taken);
+        self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
@@ -252,7 +256,7 @@ impl Counter {
         let mut sums = Sums::of_threads(sheets.iter().map(|&sheet| self.ledger.sheet(sheet)));
         let resident = self.usage.resident_of(place);
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
-        let end = if is_exempt { sums.live() } else { self.treasury.used(sheets) };
+        let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
         let drawn = account.peak.load(Ordering::Relaxed);
         let drawn = (!is_exempt && drawn > 0).then_some(drawn);
         let (basis, is_exact) = (self.basis, self.is_exact);
@@ -264,7 +268,8 @@ impl Counter {
         let unused = unused(sheets.len() as u64, is_exact);
         let sure = drawn.map_or(0, |drawn| drawn.saturating_sub(unused));
         // What is usable is at least what was requested.
-        let lower = most.charged.max(sure).max(own.lower);
+        let is_all_held = self.ledger.header().wanted().mpi_runtime;
+        let lower = most.charged.max(sure).max(if is_all_held { own.lower } else { 0 });
         let heap = if basis == Basis::Usable { usable } else { own };
         let upper = match drawn {
             Some(drawn) => drawn,
@@ -348,12 +353,13 @@ fn unused(sheets: u64, is_exact: bool) -> u64 {
     if is_exact { 0 } else { sheets.saturating_mul(2 * BATCH) }
 }
 
-/// What is charged for blocks.
+/// What is charged for blocks, but for those that stand in another row.
 fn heap(held: &Held, basis: Basis) -> u64 {
-    match basis {
+    let blocks = match basis {
         Basis::Requested => held.requested,
         Basis::Usable => held.usable,
-    }
+    };
+    blocks.saturating_sub(held.apart)
 }
 
 fn holder(place: usize, process: &Process) -> Holder {

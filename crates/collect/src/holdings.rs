@@ -27,10 +27,14 @@ pub(crate) struct Held {
     pub(crate) usable: u64,
     /// Requested bytes of those that came with the fork.
     pub(crate) inherited: u64,
+    /// Requested bytes of blocks that are charged in another row.
+    pub(crate) apart: u64,
     /// What is charged beside blocks, by [`Kind`].
     pub(crate) kinds: [u64; Kind::ALL.len()],
     /// Threads that live, as far as their sheets tell.
     pub(crate) threads: u64,
+    /// Whether what the MPI runtime took when it started is held against the limit.
+    pub(crate) is_mpi_held: bool,
     /// Whether it is held against no limit.
     pub(crate) is_exempt: bool,
 }
@@ -38,7 +42,9 @@ pub(crate) struct Held {
 impl Held {
     /// What is charged beside blocks.
     pub(crate) fn beside(&self) -> u64 {
-        self.kinds.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+        let is_held = |kind: &&Kind| **kind != Kind::MpiRuntime || self.is_mpi_held;
+        let kinds = Kind::ALL.iter().filter(is_held).map(|&kind| self.kinds[kind as usize]);
+        kinds.fold(0, u64::saturating_add)
     }
 }
 
@@ -78,8 +84,10 @@ impl Holdings {
                 least.iter_mut().zip(before).for_each(|(now, before)| *now = before.min(*now));
                 Held {
                     inherited: account.inherited(),
+                    apart: account.apart(),
                     kinds: least,
                     is_exempt: account.is_exempt(),
+                    is_mpi_held: ledger.header().wanted().mpi_runtime,
                     ..Held::default()
                 }
             })

@@ -44,6 +44,7 @@ impl Refusals {
             caller: refused.caller,
             place,
             job: refused.job,
+            is_data: refused.is_data,
         });
         (self.is_news, self.is_due) = (true, self.on_limit != OnLimit::Fail);
     }

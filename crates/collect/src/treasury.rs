@@ -2,7 +2,7 @@
 //! heirs share, and gives the rest back.
 
 use heaptape_wire::budget::{Budget, Machine};
-use heaptape_wire::ledger::Ledger;
+use heaptape_wire::ledger::{Account, Kind, Ledger};
 use heaptape_wire::purse::Purse;
 
 /// The budget, seen from here.
@@ -52,16 +52,24 @@ impl Treasury {
         Office { ledger: self.ledger, taken, kept: &self.kept }
     }
 
-    /// Bytes that the threads with these sheets use.
-    pub(crate) fn used(&self, sheets: &[usize]) -> u64 {
+    /// Bytes that the threads with these sheets use; less than nothing where they gave back what others had
+    /// spent for a shared object.
+    fn spent(&self, sheets: &[usize]) -> i64 {
         let purses = sheets.iter().map(|&sheet| self.ledger.purse(sheet));
-        let used = purses.map(|purse| purse.drawn().saturating_sub(purse.credit()));
-        used.fold(0i64, i64::saturating_add).max(0) as u64
+        let spent = purses.map(|purse| purse.drawn().saturating_sub(purse.credit()));
+        spent.fold(0, i64::saturating_add)
     }
 
-    /// The threads with these sheets are gone: takes over what they used, and gives back what they had not
-    /// used; the bytes that are kept. `taken`: sheets that were ever taken.
-    pub(crate) fn take_over(&mut self, sheets: &[usize], taken: usize) -> u64 {
+    /// Bytes that the process with this account and these sheets uses for itself, without what it has spent
+    /// for shared objects.
+    pub(crate) fn used(&self, account: &Account, sheets: &[usize]) -> u64 {
+        let own = self.spent(sheets).saturating_sub(account.spent_for_objects());
+        own.max(0) as u64
+    }
+
+    /// The process with this account and these sheets is gone: takes over what it used, and gives back what it
+    /// had not used; the bytes that are kept for itself. `taken`: sheets that were ever taken.
+    pub(crate) fn take_over(&mut self, account: &Account, sheets: &[usize], taken: usize) -> u64 {
         let before = self.kept.drawn();
         for &sheet in sheets {
             let purse = self.ledger.purse(sheet);
@@ -69,7 +77,19 @@ impl Treasury {
             self.is_torn |= is_torn;
         }
         // Threads that release what others made are below nothing, and their process is not.
-        self.kept.drawn().saturating_sub(before).max(0) as u64
+        let kept = self.kept.drawn().saturating_sub(before);
+        kept.saturating_sub(account.spent_for_objects()).max(0) as u64
+    }
+
+    /// The process with this slot is gone: what it had mapped of shared objects, and nobody else has, is given
+    /// back.
+    pub(crate) fn bury(&self, slot: u16, taken: usize) {
+        let is_held = self.ledger.header().wanted().mpi_runtime;
+        let mut freed = 0;
+        self.ledger.bury(u32::from(slot), &self.office(taken), |kind, bytes| {
+            freed += if kind == Kind::MpiRuntime && !is_held { 0 } else { bytes };
+        });
+        self.give_back(freed, taken);
     }
 
     /// Gives back what was kept, or a part of it.
@@ -117,18 +137,19 @@ mod tests {
     #[test]
     fn what_the_dead_held_is_kept_until_it_is_given_back() {
         let mut treasury = treasury(1 << 20);
+        let account = treasury.ledger.account(0);
         assert!(treasury.spend(0, 70_000) && treasury.spend(1, 30_000) && treasury.spend(2, 500));
         // The second thread releases what the first has made.
         treasury.refund(1, 60_000);
-        assert_eq!(treasury.used(&[0, 1]), 40_000);
-        assert_eq!(treasury.take_over(&[0, 1], 4), 40_000);
-        assert_eq!(treasury.used(&[0, 1]), 0);
+        assert_eq!(treasury.used(account, &[0, 1]), 40_000);
+        assert_eq!(treasury.take_over(account, &[0, 1], 4), 40_000);
+        assert_eq!(treasury.used(account, &[0, 1]), 0);
         // Nothing unused of theirs is left; the third has its own, and what it has drawn ahead.
         assert_eq!(treasury.budget().granted(), 40_000 + 500 + BATCH);
         treasury.give_back(25_000, 4);
         assert_eq!(treasury.budget().granted(), 15_000 + 500 + BATCH);
         treasury.give_back(15_000, 4);
-        assert_eq!(treasury.take_over(&[2], 4), 500);
+        assert_eq!(treasury.take_over(account, &[2], 4), 500);
         treasury.give_back(500, 4);
         assert_eq!(treasury.budget().granted(), 0);
     }
@@ -136,9 +157,10 @@ mod tests {
     #[test]
     fn purses_that_were_taken_over_serve_the_next_process_in_full() {
         let mut treasury = treasury(100_000);
+        let account = treasury.ledger.account(0);
         for _ in 0..1000 {
             assert!(treasury.spend(3, 99_000) && !treasury.spend(2, 99_000));
-            let kept = treasury.take_over(&[2, 3], 4);
+            let kept = treasury.take_over(account, &[2, 3], 4);
             assert!(!treasury.spend(2, 1001));
             treasury.give_back(kept, 4);
             assert_eq!(treasury.budget().granted(), 0);

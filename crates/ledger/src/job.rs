@@ -40,6 +40,8 @@ pub struct Charged {
     pub stacks: u64,
     /// What the MPI runtime took while it started.
     pub mpi_runtime: u64,
+    /// That is not held against the limit, and not in the sum.
+    pub mpi_excluded: bool,
     /// What was set aside for libraries after a refusal.
     pub reserve: u64,
 }
@@ -47,7 +49,8 @@ pub struct Charged {
 impl Charged {
     /// All together.
     pub fn total(&self) -> u64 {
-        let rows = [self.mappings, self.shared, self.data, self.stacks, self.mpi_runtime];
+        let mpi_runtime = if self.mpi_excluded { 0 } else { self.mpi_runtime };
+        let rows = [self.mappings, self.shared, self.data, self.stacks, mpi_runtime];
         let rows = rows.into_iter().chain([self.reserve]);
         rows.fold(self.heap, u64::saturating_add)
     }
@@ -71,6 +74,8 @@ pub struct FirstRefusal {
     pub place: Option<(String, u64)>,
     /// What the job held then: charged bytes.
     pub job: u64,
+    /// Nobody asked: it is the writable data of modules, of which `place` is the largest.
+    pub is_data: bool,
 }
 
 /// A process that could not be counted.

@@ -4,7 +4,8 @@
 //! page 0     the header: what is wanted, the first refusal
 //! page 1     the budget of the job
 //! …          the accounts, one a process slot
-//! …          the purses, one a page of counters
+//! …          the purses, one a sheet
+//! …          the objects that processes share
 //! …          the sheets: one a thread, its counters by size class and module
 //! ```
 //!
@@ -17,6 +18,7 @@
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
 use crate::budget::Budget;
+use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
 use crate::session::ARENA_BYTES;
@@ -33,6 +35,12 @@ pub const ACCOUNT_BYTES: usize = 12 << 10;
 pub const MODULES: usize = 64;
 /// The module that stands for all others.
 pub const OTHER_MODULES: usize = MODULES - 1;
+/// What stands for the MPI runtime in its start, whatever module of its calls.
+pub const STARTING_MODULES: usize = MODULES - 2;
+/// What stands for the libraries that were served from the reserve.
+pub const RESERVED_MODULES: usize = MODULES - 3;
+/// Modules that can be told apart.
+pub const NUMBERED: usize = MODULES - 3;
 /// Bytes of a module's path that an account holds.
 pub const MODULE_TEXT: usize = 128;
 
@@ -42,8 +50,11 @@ pub const ACCOUNTS_AT: usize = 2 * 4096;
 /// Where the purses begin.
 pub const PURSES_AT: usize = ACCOUNTS_AT + SLOTS * ACCOUNT_BYTES;
 const PURSE_BYTES: usize = 64;
+/// Where the objects begin that processes share.
+const OBJECTS_AT: usize = PURSES_AT + SHEETS * PURSE_BYTES;
+const DOOR_AT: usize = OBJECTS_AT + OBJECTS * OBJECT_BYTES;
 /// Where the sheets begin.
-pub const SHEETS_AT: usize = (PURSES_AT + SHEETS * PURSE_BYTES).next_multiple_of(SHEET_BYTES);
+pub const SHEETS_AT: usize = (DOOR_AT + OBJECT_BYTES).next_multiple_of(SHEET_BYTES);
 /// Bytes of the whole ledger.
 pub const LEDGER_BYTES: usize = SHEETS_AT + SHEETS * SHEET_BYTES;
 
@@ -55,6 +66,10 @@ const _: () = assert!(core::mem::size_of::<Account>() <= ACCOUNT_BYTES);
 const _: () = assert!(core::mem::size_of::<Header>() <= BUDGET_AT);
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<Purse>() <= PURSE_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Object>() <= OBJECT_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Door>() <= OBJECT_BYTES);
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<Budget>() <= ACCOUNTS_AT - BUDGET_AT);
 
@@ -79,6 +94,8 @@ pub struct Wanted {
     pub details: bool,
     /// Processes that only launch others are held against the limit as well.
     pub launchers: bool,
+    /// What the MPI runtime takes while it starts is held against the limit, too.
+    pub mpi_runtime: bool,
 }
 
 /// A request that was refused.
@@ -100,6 +117,8 @@ pub struct Refused {
     pub module: u32,
     /// What the whole job held then, in bytes.
     pub job: u64,
+    /// Nobody asked: it is the writable data of modules, `caller` lies in the largest, and the process had to end.
+    pub is_data: bool,
 }
 
 /// The first page of the ledger.
@@ -108,6 +127,7 @@ pub struct Header {
     on_limit: AtomicU32,
     details: AtomicU32,
     launchers: AtomicU32,
+    mpi_runtime: AtomicU32,
     /// Sheets that have memory.
     pub sheets_ready: AtomicU32,
     /// Sheets that were ever taken: the number of the next one.
@@ -121,6 +141,7 @@ pub struct Header {
     thread: AtomicU32,
     time: AtomicU32,
     module: AtomicU32,
+    is_data: AtomicU32,
     bytes: AtomicU64,
     caller: AtomicU64,
     job: AtomicU64,
@@ -137,6 +158,7 @@ impl Header {
     pub fn want(&self, wanted: Wanted) {
         self.on_limit.store(wanted.on_limit as u32, Ordering::Relaxed);
         self.details.store(u32::from(wanted.details), Ordering::Relaxed);
+        self.mpi_runtime.store(u32::from(wanted.mpi_runtime), Ordering::Relaxed);
         self.launchers.store(u32::from(wanted.launchers), Ordering::Release);
     }
 
@@ -150,6 +172,7 @@ impl Header {
             },
             details: self.details.load(Ordering::Relaxed) != 0,
             launchers: self.launchers.load(Ordering::Relaxed) != 0,
+            mpi_runtime: self.mpi_runtime.load(Ordering::Relaxed) != 0,
         }
     }
 
@@ -186,6 +209,7 @@ impl Header {
             self.thread.store(refused.thread, Ordering::Relaxed);
             self.time.store(refused.time, Ordering::Relaxed);
             self.module.store(refused.module, Ordering::Relaxed);
+            self.is_data.store(u32::from(refused.is_data), Ordering::Relaxed);
             self.bytes.store(refused.bytes, Ordering::Relaxed);
             self.caller.store(refused.caller, Ordering::Relaxed);
             self.job.store(refused.job, Ordering::Relaxed);
@@ -204,6 +228,7 @@ impl Header {
             caller: self.caller.load(Ordering::Relaxed),
             module: self.module.load(Ordering::Relaxed),
             job: self.job.load(Ordering::Relaxed),
+            is_data: self.is_data.load(Ordering::Relaxed) != 0,
         })
     }
 }
@@ -293,15 +318,19 @@ pub struct Account {
     pub charged: [AtomicU64; Kind::ALL.len()],
     /// Requested bytes of the blocks that a fork brought along and that it has not released.
     inherited: AtomicU64,
+    /// Requested bytes of the blocks that stand with the MPI runtime.
+    apart: AtomicU64,
+    /// Bytes that it has spent for shared objects and not refunded.
+    pub(crate) for_objects: AtomicU64,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
 
 impl Account {
-    /// Collector: it is for a new process.
+    /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
     pub fn open(&self, generation: u32) {
-        let words = [&self.drawn, &self.peak];
-        let all = words.into_iter().chain(&self.charged).chain([&self.inherited]);
+        let own = [&self.drawn, &self.peak, &self.inherited, &self.apart, &self.for_objects];
+        let all = own.into_iter().chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.modules.iter().for_each(ModuleName::clear);
@@ -327,6 +356,16 @@ impl Account {
     /// Requested bytes of those that it has still.
     pub fn inherited(&self) -> u64 {
         self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Process: of its blocks so many bytes more, or fewer, stand in another row.
+    pub fn set_apart(&self, more: u64) {
+        self.apart.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Requested bytes of its blocks that stand in the row of the MPI runtime.
+    pub fn apart(&self) -> u64 {
+        self.apart.load(Ordering::Relaxed)
     }
 
     /// Process: it only launches others.
@@ -488,6 +527,15 @@ impl Ledger {
     #[inline(always)]
     pub fn purse(self, sheet: usize) -> &'static Purse {
         self.at(PURSES_AT + sheet % SHEETS * PURSE_BYTES)
+    }
+
+    /// Where objects are added.
+    pub(crate) fn door(self) -> &'static Door {
+        self.at(DOOR_AT)
+    }
+
+    pub(crate) fn object_at(self, index: usize) -> &'static Object {
+        self.at(OBJECTS_AT + index * OBJECT_BYTES)
     }
 
     /// A sheet.

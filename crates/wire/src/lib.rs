@@ -18,6 +18,7 @@ pub mod event;
 pub mod ledger;
 mod mend;
 pub mod note;
+pub mod objects;
 pub mod process;
 pub mod purse;
 pub mod session;

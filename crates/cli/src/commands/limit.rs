@@ -159,6 +159,7 @@ fn counting(
         exact: args.exact,
         details: !args.brief,
         count_launchers: settings.count_launcher,
+        exclude_mpi_runtime: settings.exclude_mpi_runtime,
         no_wait: args.no_wait,
     }
 }

@@ -62,6 +62,14 @@ fn empty_program() -> Stdio {
     File::open(path).expect("a source").into()
 }
 
+/// `NAME.f90` as an executable whose data may be large; `None` where there is no compiler for it.
+pub(crate) fn fortran_program(name: &str) -> Option<PathBuf> {
+    let has_compiler = Command::new("gfortran").arg("--version").output().is_ok();
+    let source = sources().join(format!("{name}.f90"));
+    let flags = ["-g", "-mcmodel=medium"];
+    has_compiler.then(|| built_with(name, "gfortran", &flags, &source))
+}
+
 /// The program of this name, in C or Fortran, built by a compiler of an MPI: `openmpi` or `mpich`, as
 /// Debian names them. `None` where it is not installed.
 pub(crate) fn mpi_program(name: &str, mpi: &str) -> Option<PathBuf> {

@@ -34,7 +34,8 @@ impl Machine for Played {
 
 impl Played {
     fn new() -> Played {
-        let wanted = Wanted { on_limit: OnLimit::Fail, details: true, launchers: false };
+        let on_limit = OnLimit::Fail;
+        let wanted = Wanted { on_limit, details: true, launchers: false, mpi_runtime: true };
         let prepare = |ledger: Ledger| {
             ledger.header().want(wanted);
             ledger.budget().open(LIMIT, BATCH);

@@ -156,7 +156,7 @@ struct ChargedPart {
 
 impl From<Charged> for ChargedPart {
     fn from(charged: Charged) -> ChargedPart {
-        let Charged { heap, mappings, shared, data, stacks, mpi_runtime, reserve } = charged;
+        let Charged { heap, mappings, shared, data, stacks, mpi_runtime, reserve, .. } = charged;
         ChargedPart { heap, mappings, shared, data, stacks, mpi_runtime, reserve }
     }
 }

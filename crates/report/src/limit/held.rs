@@ -85,7 +85,11 @@ fn charged(figures: &Figures<'_>) -> Vec<Part> {
 }
 
 fn named(charged: &Charged, basis: Basis) -> [(&'static str, u64, &'static str); 7] {
-    let Charged { heap, mappings, shared, data, stacks, mpi_runtime, reserve } = *charged;
+    let Charged { heap, mappings, shared, data, stacks, mpi_runtime, reserve, .. } = *charged;
+    let of_mpi = match charged.mpi_excluded {
+        true => "what MPI_Init took for itself; left out of the sum",
+        false => "what MPI_Init took for itself",
+    };
     let blocks = match basis {
         Basis::Requested => "heap blocks, as asked for",
         Basis::Usable => "heap blocks, as set aside by the allocator",
@@ -96,7 +100,7 @@ fn named(charged: &Charged, basis: Basis) -> [(&'static str, u64, &'static str);
         ("shared", shared, "memory that processes share, counted once"),
         ("data", data, "writable data of executables and libraries, bss included"),
         ("stacks", stacks, "stacks, as far as they were touched"),
-        ("MPI runtime", mpi_runtime, "what MPI_Init took for itself"),
+        ("MPI runtime", mpi_runtime, of_mpi),
         ("reserve", reserve, "set aside for libraries after a refusal"),
     ]
 }

@@ -100,6 +100,7 @@ pub(crate) fn refused() -> Job {
         bytes: 512 * MIB,
         caller: 0x40_1234,
         place: Some((String::new(), 0x1234)),
+        is_data: false,
         job: 900 * MIB,
     });
     job

@@ -105,9 +105,10 @@ pub fn refusal(
     limit: Option<u64>,
     function: Option<&str>,
 ) -> String {
-    let mut words = format!("{}: {} asked", who(first, process), Size(first.bytes));
+    let mut words = format!("{}: {} ", who(first, process), Size(first.bytes));
+    words += if first.is_data { "of data with bss" } else { "asked" };
     if let Some(caller) = caller(first, process, function) {
-        words += &format!(" by {caller}");
+        words += &format!(" {} {caller}", if first.is_data { "as in" } else { "by" });
     }
     words += &format!(" when the job held {}", Size(first.job));
     if let Some(limit) = limit {

@@ -1,0 +1,60 @@
+//! Charges beside heap blocks: what a row of the process's account gets, and the job's budget with it.
+
+use heaptape_wire::atomic::Ordering;
+use heaptape_wire::ledger::Kind;
+
+use crate::counting::{self, Lane};
+use crate::next::{ENOMEM, set_errno};
+use crate::{refusing, spending, starting};
+
+/// Whether what stands in this row is held against the limit.
+pub fn is_held(kind: Kind) -> bool {
+    kind != Kind::MpiRuntime || starting::is_held()
+}
+
+/// Charges bytes that are about to be had; false when they do not fit.
+pub fn charge(lane: Lane, kind: Kind, bytes: u64) -> bool {
+    let fits = !is_held(kind) || spending::spend(lane, bytes);
+    if fits {
+        note(kind, bytes);
+    }
+    fits
+}
+
+/// The same for a call that asked for `wanted` bytes in all: if it is not to go on, that is a refusal.
+pub fn charge_call(lane: Lane, kind: Kind, bytes: u64, wanted: u64, caller: usize) -> bool {
+    let fits = charge(lane, kind, bytes);
+    if !fits {
+        refusing::refuse(lane, wanted, caller);
+        set_errno(ENOMEM);
+    }
+    fits
+}
+
+/// Gives back what was charged.
+pub fn give_back(lane: Lane, kind: Kind, bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    if is_held(kind) {
+        spending::refund(lane, bytes);
+    }
+    note(kind, bytes.wrapping_neg());
+}
+
+/// So many bytes were charged in advance, and so many should have been.
+pub fn settle(lane: Lane, kind: Kind, charged: u64, due: i64) {
+    match u64::try_from((charged as i64).saturating_sub(due)) {
+        Ok(over) => give_back(lane, kind, over),
+        // Only where threads have mapped and unmapped the same pages at once.
+        Err(_) => {
+            charge(lane, kind, due.saturating_sub(charged as i64) as u64);
+        }
+    }
+}
+
+fn note(kind: Kind, more: u64) {
+    if let Some(account) = counting::account() {
+        account.charged[kind as usize].fetch_add(more, Ordering::Relaxed);
+    }
+}

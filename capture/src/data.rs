@@ -1,0 +1,76 @@
+//! The writable data of the executable and of libraries, which is charged when they are loaded. A program
+//! whose data does not fit ends before its `main`.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use heaptape_wire::ledger::Kind;
+
+use crate::arch::{self, syscall};
+use crate::modules::{Header, Info, PT_LOAD};
+use crate::pages::PAGE;
+use crate::{charges, counting, owner, refusing};
+
+/// Bytes of all modules when the loader's list was last looked at, as far as they were charged.
+static CHARGED: AtomicU64 = AtomicU64::new(0);
+/// They did not fit.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// The data of all modules, summed up.
+#[derive(Default)]
+pub struct Data {
+    bytes: u64,
+    /// The largest one of all, and where it lies.
+    largest: (u64, usize),
+}
+
+impl Data {
+    /// Adds a module's.
+    pub fn add(&mut self, info: &Info) {
+        // (Its program headers lie in it.)
+        if owner::is_ours(info.headers as usize) {
+            return;
+        }
+        // SAFETY: the loader's table of program headers.
+        let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
+        for header in headers.iter().filter(|header| is_writable(header)) {
+            let start = info.bias.wrapping_add(header.address as usize);
+            let end = start.wrapping_add(header.memory_size as usize);
+            let bytes = (end.next_multiple_of(PAGE) - start / PAGE * PAGE) as u64;
+            self.bytes += bytes;
+            self.largest = self.largest.max((bytes, start));
+        }
+    }
+
+    /// Charges what is new, and gives back what is gone. (What `dlopen` has brought is there already: if it does
+    /// not fit, that is told, and the next look tries again.)
+    pub fn charge(&self) {
+        let Some((lane, account)) = counting::lane().zip(counting::account()) else { return };
+        let before = CHARGED.load(Ordering::Relaxed);
+        let more = self.bytes.saturating_sub(before);
+        if more > 0 && !charges::charge(lane, Kind::Data, more) {
+            REFUSED.store(true, Ordering::Relaxed);
+            return refusing::refuse_data(lane, more, self.largest.1);
+        }
+        if let Some(less @ 1..) = before.checked_sub(self.bytes) {
+            // The rest came with a fork.
+            let own = account.charged[Kind::Data as usize].load(Ordering::Relaxed).min(less);
+            charges::give_back(lane, Kind::Data, own);
+            account.release_inherited(less - own);
+        }
+        CHARGED.store(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn is_writable(header: &Header) -> bool {
+    const PF_W: u32 = 2;
+    header.kind == PT_LOAD && header.flags & PF_W != 0
+}
+
+/// From the constructor, once the modules were looked at: ends a program whose data does not fit.
+pub fn end_if_refused() {
+    const CANNOT_RUN: usize = 126;
+    if REFUSED.load(Ordering::Relaxed) {
+        // SAFETY: ends the process, of which nothing has run but constructors.
+        unsafe { syscall(arch::SYS_EXIT_GROUP, [CANNOT_RUN, 0, 0, 0, 0, 0]) };
+    }
+}

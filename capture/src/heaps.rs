@@ -1,0 +1,56 @@
+//! Heaps: whether a mapping is made for blocks, by an allocator or by the C library. The blocks are charged,
+//! and their mapping is not.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::callers::{self, Found};
+use crate::next::{in_glibc, next};
+use crate::owner;
+
+/// The modules of the next allocator and of the C library, as addresses: begin and end.
+static MODULES: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// An allocator whose functions are found in one library, and that maps its memory in another.
+const PROXY: &[u8] = b"libtbbmalloc_proxy.so";
+const BEHIND_PROXY: &[u8] = b"libtbbmalloc.so";
+
+fn anchors() -> [usize; 2] {
+    [next().malloc as usize, in_glibc()]
+}
+
+/// From the constructor: with a C library that has no table to ask without a lock, the modules are looked up
+/// once.
+pub fn look_up() {
+    if callers::can_find() {
+        return;
+    }
+    for (module, anchor) in MODULES.iter().zip(anchors()) {
+        if let Some(found) = owner::module_of(anchor) {
+            let (start, length) = found.extent();
+            module[0].store(start, Ordering::Relaxed);
+            module[1].store(start + length, Ordering::Release);
+        }
+    }
+}
+
+/// Whether what this caller maps is for blocks.
+pub fn is_for_blocks(caller: usize) -> bool {
+    match callers::find(caller) {
+        Some(found) => is_allocator(&found),
+        None if callers::can_find() => false,
+        None => MODULES.iter().any(|[start, end]| {
+            // Before the constructor nothing is known, and what is mapped then is mostly an allocator's.
+            let end = end.load(Ordering::Acquire);
+            end == 0 || (start.load(Ordering::Relaxed)..end).contains(&caller)
+        }),
+    }
+}
+
+fn is_allocator(caller: &Found) -> bool {
+    let is_its = |anchor: usize| (caller.start..caller.end).contains(&anchor);
+    anchors().into_iter().any(is_its) || caller.has_name(BEHIND_PROXY) && is_behind_proxy()
+}
+
+fn is_behind_proxy() -> bool {
+    callers::find(next().malloc as usize).is_some_and(|found| found.has_name(PROXY))
+}

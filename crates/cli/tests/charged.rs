@@ -1,0 +1,140 @@
+//! What is charged beside heap blocks: mappings by page, shared memory once, data before `main`, the start of MPI. The programs
+//! ask for blocks to find out how much of the limit is left, and so know to the byte what is charged.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::allocators::installed;
+use harness::compile::{fortran_program, mpi_program, program};
+use harness::running::{Outcome, run};
+use harness::{heaptape, scratch, skip};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+const LIMIT: u64 = 100_000_000;
+
+/// `heaptape limit LIMIT --json FILE WORDS… -- COMMAND`, with a library preloaded; what came of it, and the document.
+fn limited(
+    limit: u64,
+    words: &[&str],
+    command: &[OsString],
+    preload: Option<&Path>,
+) -> (Outcome, Value) {
+    let folder = scratch();
+    let file = folder.path().join("x.json");
+    let mut limited = heaptape(["limit", "--json"]);
+    limited.arg(&file).args(words).arg(limit.to_string()).arg("--").args(command);
+    // Root may use Open MPI only when it insists.
+    limited.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    limited.envs(preload.map(|library| ("LD_PRELOAD", library)));
+    let outcome = run(&mut limited);
+    let text = fs::read_to_string(&file).expect("a document");
+    (outcome, serde_json::from_str(&text).expect("JSON"))
+}
+
+fn words<T: AsRef<OsStr>>(words: impl IntoIterator<Item = T>) -> Vec<OsString> {
+    words.into_iter().map(|word| word.as_ref().to_owned()).collect()
+}
+
+/// Runs a program that checks by itself what is charged.
+fn check(name: &str, preload: Option<&Path>) {
+    let command = words([program(name).as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    let (outcome, document) = limited(LIMIT, &[], &command, preload);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert_eq!((said.as_str(), outcome.code()), ("begin\n", 0), "{preload:?}");
+    // It asks for too much to find out what fits.
+    assert_eq!(document["verdict"], "refused");
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT));
+}
+
+#[test]
+fn mappings_are_charged_by_page_and_given_back_exactly() {
+    check("mapping", None);
+}
+
+#[test]
+fn what_an_allocator_maps_for_blocks_is_not_charged_twice() {
+    for allocator in installed() {
+        check("mapping", Some(&allocator));
+    }
+}
+
+#[test]
+fn shared_memory_is_charged_once_from_its_first_mapping_to_its_last() {
+    check("sharing", None);
+}
+
+#[test]
+fn data_that_does_not_fit_is_refused_before_main() {
+    const DATA: u64 = 2 << 30;
+    let mut programs = vec![program("bss")];
+    programs.extend(fortran_program("bss"));
+    for program in programs {
+        let command = words([&program]);
+        for (on_limit, status, verdict) in [("fail", 126, "refused"), ("kill", 137, "killed")] {
+            let (outcome, document) = limited(1 << 30, &["--on-limit", on_limit], &command, None);
+            assert_eq!((outcome.code(), outcome.stdout.len()), (status, 0), "{program:?}");
+            assert_eq!(document["verdict"], verdict);
+            let refused = document["first_refusal"]["bytes"].as_u64();
+            assert!((DATA..DATA + (16 << 20)).contains(&refused.unwrap_or(0)), "{refused:?}");
+            assert_eq!(document["first_refusal"]["module"], "bss");
+            assert!(outcome.stderr_text().contains("2.0 GiB of data with bss"), "{outcome:?}");
+            assert!(document["peak"]["charged"]["upper"].as_u64() < Some(1 << 20));
+        }
+        let (outcome, document) = limited(3 << 30, &[], &command, None);
+        assert!(outcome.code() == 0 && outcome.stdout.trim_ascii().starts_with(b"main"));
+        assert_eq!(document["verdict"], "within");
+        assert!(document["charged"]["data"].as_u64() >= Some(DATA));
+    }
+}
+
+/// A job that shares a window of so many bytes, under every MPI that is there.
+fn with_window(ranks: usize, bytes: u64, limit: u64, option: &[&str]) -> Vec<(Outcome, Value)> {
+    let mpis = [("openmpi", &["--oversubscribe"][..]), ("mpich", &[])];
+    let run = |(mpi, options): (&str, &[&str])| {
+        let Some(program) = mpi_program("window", mpi) else {
+            skip(&format!("{mpi} is not installed"));
+            return None;
+        };
+        let mut command = words([format!("mpirun.{mpi}"), "-n".into(), ranks.to_string()]);
+        command.extend(words(options));
+        command.extend([program.into_os_string(), bytes.to_string().into()]);
+        Some(limited(limit, option, &command, None))
+    };
+    mpis.into_iter().filter_map(run).collect()
+}
+
+#[test]
+fn a_window_of_four_ranks_is_charged_once() {
+    const WINDOW: u64 = 256 << 20;
+    for (outcome, document) in with_window(4, WINDOW, 1 << 30, &[]) {
+        assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()));
+        let shared = document["charged"]["shared"].as_u64().unwrap_or(0);
+        assert!((WINDOW..WINDOW + (1 << 20)).contains(&shared), "{shared}");
+    }
+    for (outcome, document) in with_window(4, WINDOW, 250 << 20, &[]) {
+        assert_ne!(outcome.code(), 0);
+        assert_eq!(document["verdict"], "refused");
+    }
+}
+
+#[test]
+fn what_the_mpi_runtime_takes_when_it_starts_may_be_left_out() {
+    let held = with_window(2, 4096, 1 << 30, &[]);
+    let excluded = with_window(2, 4096, 1 << 30, &["--exclude-mpi-runtime"]);
+    for ((outcome, held), (_, excluded)) in held.into_iter().zip(excluded) {
+        assert_eq!(outcome.code(), 0);
+        let row = |document: &Value| document["charged"]["mpi_runtime"].as_u64().unwrap_or(0);
+        let peak = |document: &Value| document["peak"]["charged"]["upper"].as_u64().unwrap_or(0);
+        // Each rank has modules, buffers and what it shares with the other.
+        let least = 1 << 20;
+        assert!(row(&held) > least && row(&excluded) > least, "{held} {excluded}");
+        assert!(peak(&held) > peak(&excluded) + least, "{held} {excluded}");
+        for document in [&held, &excluded] {
+            let heap = document["charged"]["heap"].as_u64().unwrap_or(0);
+            assert!(heap >= 2 * 1000, "the program's own block is no part of the runtime");
+        }
+    }
+}

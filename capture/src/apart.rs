@@ -69,8 +69,8 @@ pub fn give_back(lane: Lane, row: Row, bytes: u64) {
 #[cold]
 #[inline(never)]
 pub fn release(lane: Lane, known: Known) {
-    let is_reserved = known.module == RESERVED_MODULES;
-    if !known.is_inherited {
+    let is_reserved = known.module() == RESERVED_MODULES;
+    if !known.is_inherited() {
         give_back(lane, if is_reserved { Row::Reserve } else { Row::Starting }, known.size);
     }
 }

@@ -137,7 +137,7 @@ fn note_exempt(more: u64) {
 
 /// A block was given back, for which so much was charged where it stood.
 pub fn release(lane: Lane, known: Known, charged: u64) {
-    if !known.is_inherited {
-        give_back(lane, Row::of_module(known.module), charged);
+    if !known.is_inherited() {
+        give_back(lane, Row::of_module(known.module()), charged);
     }
 }

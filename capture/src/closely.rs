@@ -117,7 +117,7 @@ pub fn reallocate(
 
 /// Whether a block stands in the usual row.
 pub fn is_usual(own: Option<Known>) -> bool {
-    own.is_some_and(|known| Row::of_module(known.module) == Row::Usual)
+    own.is_some_and(|known| Row::of_module(known.module()) == Row::Usual)
 }
 
 /// Gives back what a reallocation has left over: of the usual row, or all that was charged for the old block

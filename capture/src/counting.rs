@@ -172,13 +172,13 @@ impl Lane {
     #[inline(always)]
     pub fn uncount(self, known: Known, usable: impl FnOnce() -> u64) {
         add(&self.sheet.frees, 1);
-        if known.is_inherited {
+        if known.is_inherited() {
             return sheets::release_inherited(known);
         }
         add(&self.sheet.freed, known.size);
         if is_detailed() {
             add(&self.sheet.usable[1], usable());
-            Class(&self.sheet.modules[known.module]).release(known.size);
+            Class(&self.sheet.modules[known.module()]).release(known.size);
             Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
         }
     }
@@ -228,7 +228,7 @@ impl Old {
     /// What is known if it is the process's own.
     #[inline(always)]
     pub fn own(self) -> Option<Known> {
-        self.known.filter(|known| !known.is_inherited)
+        self.known.filter(|known| !known.is_inherited())
     }
 
     /// The block stays.
@@ -300,7 +300,7 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
     }
     lane.uncount(known, || usable_size(block, next().sizes.malloc));
     free(block);
-    if !known.is_inherited {
+    if !known.is_inherited() {
         spending::refund(lane, known.size);
     }
 }

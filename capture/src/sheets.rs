@@ -146,7 +146,7 @@ pub fn after_fork() {
 #[cold]
 #[inline(never)]
 pub fn release_inherited(known: Known) {
-    if apart::is_exempt(known.module) && !counting::is_by_usable() {
+    if apart::is_exempt(known.module()) && !counting::is_by_usable() {
         return;
     }
     if let Some(account) = counting::account() {

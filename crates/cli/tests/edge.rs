@@ -10,6 +10,7 @@ use harness::limited::{bounds, document, limited};
 use harness::running::{Outcome, run};
 use harness::{scratch, skip};
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -167,6 +168,20 @@ fn threads_one_after_another_do_not_add_up() {
     let (lower, upper) = bounds(&document["peak"]["requested"]);
     assert!(lower <= BYTES + MIB && (BYTES..BYTES + BESIDE).contains(&upper), "{lower} to {upper}");
     assert_eq!(document["threads"]["total"], 5);
+}
+
+#[test]
+fn the_name_of_a_launcher_is_no_way_around_a_limit() {
+    let folder = scratch();
+    let entry = folder.path().join("orted");
+    fs::copy(program("sizes"), &entry).expect("a copy");
+    let mut verdicts = Vec::new();
+    for words in [&[][..], &["--count-launcher"]] {
+        let outcome = run(&mut limited(folder.path(), 100 * MIB, words, &entry, &["200000000"]));
+        let document = document(folder.path());
+        verdicts.push((outcome.code(), document["verdict"].as_str().expect("a word").to_owned()));
+    }
+    assert_eq!(verdicts, [(0, "uncovered".to_owned()), (5, "refused".to_owned())]);
 }
 
 /// 0.9GB 1MB 1.2MB 512.9MB 512MB, and 1.5GB.

@@ -277,6 +277,9 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
     let inherited = counter.inherited();
     let processes = counter.take_processes();
+    if counting.limit.is_some() {
+        counter.uncovered.extend(greedy_launchers(&processes));
+    }
     let times = counter.usage.times();
     let bounds = Together::of(&counter, &processes, inherited);
     Job {
@@ -303,6 +306,28 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: None,
     }
+}
+
+/// What all launchers of a job may hold together before that is told as memory beyond the limit.
+const LAUNCHERS_MOST: u64 = 128 << 20;
+
+/// Launchers that hold more than launching takes. They are known by their names, which anybody can have.
+fn greedy_launchers(processes: &[Figures]) -> Vec<Missed> {
+    let launchers = || processes.iter().filter(|process| process.launcher);
+    let held = launchers().fold(0u64, |sum, process| sum.saturating_add(process.peak.lower));
+    if held <= LAUNCHERS_MOST {
+        return Vec::new();
+    }
+    let most = launchers().max_by_key(|process| process.peak.lower);
+    let missed = |process: &Figures| Missed {
+        pid: process.pid.unwrap_or(0),
+        command: process.command.clone(),
+        why: format!(
+            "a launcher by its name, it was held against no limit, and has held {} bytes (--count-launcher charges it)",
+            process.peak.lower
+        ),
+    };
+    most.map(missed).into_iter().collect()
 }
 
 /// The peaks of the sums over all processes that are held against the limit.

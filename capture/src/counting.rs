@@ -173,7 +173,7 @@ impl Lane {
     pub fn uncount(self, known: Known, usable: impl FnOnce() -> u64) {
         add(&self.sheet.frees, 1);
         if known.is_inherited() {
-            return sheets::release_inherited(known);
+            return sheets::release_inherited(known, usable);
         }
         add(&self.sheet.freed, known.size);
         if is_detailed() {

@@ -120,7 +120,7 @@ impl Leaving {
         if self.charged.inherited > 0
             && let Some(account) = counting::account()
         {
-            account.release_inherited(bytes(self.charged.inherited));
+            account.release_inherited(bytes(self.charged.inherited), 0);
         }
         self.objects.gone(lane);
     }

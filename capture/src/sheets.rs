@@ -3,9 +3,10 @@
 //! A thread takes a sheet when it first allocates. It goes with the thread's number, and so to the
 //! thread that gets that number later: what a process's threads have counted stays in its sheets.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use heaptape_wire::ledger::{Account, Kind, SHEETS};
+use heaptape_wire::atomic::AtomicU64;
+use heaptape_wire::ledger::{Kind, SHEETS, Sheet};
 
 use crate::arena::{private, thread_place};
 use crate::counting::{self, Lane, ledger};
@@ -20,8 +21,9 @@ pub fn own_slot() -> u32 {
     STATE.slot.load(Ordering::Relaxed)
 }
 
-/// Requested bytes that lived in this process when it last forked: what the child has inherited.
-static HELD: AtomicU64 = AtomicU64::new(0);
+/// What was charged for what this process had when it last forked, and the requested bytes of the blocks among
+/// that: what the child has inherited.
+static HELD: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// No thread of the process had a lane yet.
 static IS_NEW: AtomicBool = AtomicBool::new(false);
@@ -96,7 +98,8 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
         callers::forget();
         sizes::inherit();
         pages::inherit();
-        account.inherit(HELD.load(Ordering::Relaxed));
+        let [charged, blocks] = HELD.each_ref().map(|held| held.load(Ordering::Relaxed));
+        account.inherit(charged, blocks);
     }
     if is_launcher && !ledger().header().wanted().launchers {
         IS_EXEMPT.store(1, Ordering::Relaxed);
@@ -112,26 +115,25 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
 pub fn before_fork() {
     let Some(account) = counting::account() else { return };
     let numbers = private().next_thread.load(Ordering::Relaxed) as usize;
-    let live = (0..numbers).fold(0u64, |sum, number| {
-        // SAFETY: slots of this process; only what never changes once it is set is read.
-        let lane = unsafe { (*thread_place(number)).lane() };
-        let sheet = lane.map(|lane| lane.sheet);
-        let word = |word: &heaptape_wire::atomic::AtomicU64| word.load(Ordering::Relaxed);
-        let own = sheet.map_or(0, |sheet| word(&sheet.allocated).wrapping_sub(word(&sheet.freed)));
-        sum.wrapping_add(own)
-    });
+    let live = |bytes: fn(&Sheet) -> [&AtomicU64; 2]| {
+        (0..numbers).fold(0u64, |sum, number| {
+            // SAFETY: slots of this process; only what never changes once it is set is read.
+            let lane = unsafe { (*thread_place(number)).lane() };
+            let words = lane.map(|lane| bytes(lane.sheet).map(|word| word.load(Ordering::Relaxed)));
+            let [made, gone] = words.unwrap_or_default();
+            sum.wrapping_add(made.wrapping_sub(gone))
+        })
+    };
+    let requested = live(|sheet| [&sheet.allocated, &sheet.freed]);
+    let usable = live(|sheet| sheet.usable.each_ref());
+    let charged = if counting::is_by_usable() { usable } else { requested };
     let row = |kind: Kind| account.charged[kind as usize].load(Ordering::Relaxed);
     // Of what the MPI runtime took when it started, blocks are among the others.
     let starting = row(Kind::MpiRuntime).saturating_sub(account.apart());
     let beside = row(Kind::Mappings).wrapping_add(row(Kind::Data)).wrapping_add(starting);
-    let blocks = live.wrapping_add(account.inherited()).saturating_sub(uncharged(account));
-    HELD.store(blocks.wrapping_add(beside), Ordering::Relaxed);
-}
-
-/// Requested bytes of blocks that are charged nowhere, where they are known: else these are inherited like
-/// others, and a child that has none is still told from one that has.
-fn uncharged(account: &Account) -> u64 {
-    if counting::is_by_usable() { 0 } else { account.uncharged() }
+    let all = charged.wrapping_sub(account.uncharged()).wrapping_add(account.inherited());
+    HELD[0].store(all.wrapping_add(beside), Ordering::Relaxed);
+    HELD[1].store(requested.wrapping_add(account.inherited_blocks()), Ordering::Relaxed);
 }
 
 /// From the handler in a fork's child: what it shares with others it takes part in at once, since these may
@@ -142,15 +144,17 @@ pub fn after_fork() {
     }
 }
 
-/// A block that came with the fork is given back.
+/// A block that came with the fork is given back; `usable` tells how large it was.
 #[cold]
 #[inline(never)]
-pub fn release_inherited(known: Known) {
-    if apart::is_exempt(known.module()) && !counting::is_by_usable() {
-        return;
-    }
+pub fn release_inherited(known: Known, usable: impl FnOnce() -> u64) {
+    let charged = match counting::is_by_usable() {
+        _ if apart::is_exempt(known.module()) => 0,
+        true => usable(),
+        false => known.size,
+    };
     if let Some(account) = counting::account() {
-        account.release_inherited(known.size);
+        account.release_inherited(charged, known.size);
     }
 }
 

@@ -198,6 +198,8 @@ impl Counter {
         if total > self.most.charged {
             (self.most.charged, self.charged) = (total, charged);
         }
+        // Of usable bytes that are left it is not known how many were asked for.
+        let left = if self.basis == Basis::Requested { left } else { 0 };
         let requested = sum(&|held| held.requested).saturating_add(left);
         self.most.requested = self.most.requested.max(requested);
         self.most.usable = self.most.usable.max(sum(&|held| held.usable));
@@ -208,17 +210,12 @@ impl Counter {
         if self.heirs.is_settled() {
             return;
         }
-        let (ledger, basis) = (self.ledger, self.basis);
+        let ledger = self.ledger;
         let holds = |place: usize| {
             let process = &processes[place];
             let account = ledger.account(process.slot as usize);
             let is_its = process.ended.is_none() && account.generation() == process.generation;
-            // The slack of blocks that came with a fork is not known, nor that they have none.
-            match basis {
-                _ if !is_its => 0,
-                Basis::Usable if account.inherited() > 0 => u64::MAX,
-                _ => account.inherited(),
-            }
+            if is_its { account.inherited() } else { 0 }
         };
         let awaits = |place: usize| processes[place].awaits_child();
         let freed = self.heirs.settle(holds, awaits);

@@ -83,7 +83,7 @@ impl Holdings {
                 let mut least = kinds(holder);
                 least.iter_mut().zip(before).for_each(|(now, before)| *now = before.min(*now));
                 Held {
-                    inherited: account.inherited(),
+                    inherited: account.inherited_blocks(),
                     apart: account.apart().wrapping_add(account.uncharged()),
                     kinds: least,
                     is_exempt: account.is_exempt(),
@@ -171,7 +171,7 @@ mod tests {
         add(&ledger.sheet(0).freed, 4000);
         ledger.sheet(2).idle.store(1, Ordering::Relaxed);
         add(&ledger.account(3).charged[Kind::Data as usize], 50);
-        ledger.account(4).inherit(600);
+        ledger.account(4).inherit(700, 600);
         ledger.account(4).exempt();
         let held = Holdings::default().look(ledger, owners.len(), &holders);
         assert_eq!((held[0].requested, held[0].usable, held[0].threads), (1000, 5005, 1));

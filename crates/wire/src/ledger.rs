@@ -357,8 +357,10 @@ pub struct Account {
     beside_peak: AtomicU64,
     /// Bytes charged beside heap blocks, by [`Kind`].
     pub charged: [AtomicU64; Kind::ALL.len()],
-    /// Requested bytes of the blocks that a fork brought along and that it has not released.
+    /// What was charged for what a fork brought along and it has not released.
     inherited: AtomicU64,
+    /// Requested bytes of the blocks among that.
+    inherited_blocks: AtomicU64,
     /// Bytes of the blocks that stand with the MPI runtime, as they are charged.
     apart: AtomicU64,
     /// Bytes of the blocks of exempt modules, as they would be charged.
@@ -375,8 +377,9 @@ impl Account {
     /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
-        let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead];
-        let all = beside.into_iter().chain(blocks).chain(&self.charged);
+        let blocks = [&self.apart, &self.uncharged, &self.ahead];
+        let inherited = [&self.inherited, &self.inherited_blocks];
+        let all = beside.into_iter().chain(blocks).chain(inherited).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.modules.iter().for_each(ModuleName::clear);
@@ -413,20 +416,29 @@ impl Account {
         self.beside_peak.load(Ordering::Relaxed)
     }
 
-    /// Process: blocks of so many requested bytes came with the fork that made it.
-    pub fn inherit(&self, bytes: u64) {
-        self.inherited.store(bytes, Ordering::Relaxed);
+    /// Process: what so many bytes are charged for came with the fork that made it, blocks of so many requested
+    /// bytes among that.
+    pub fn inherit(&self, charged: u64, blocks: u64) {
+        self.inherited.store(charged, Ordering::Relaxed);
+        self.inherited_blocks.store(blocks, Ordering::Relaxed);
     }
 
-    /// Process: it has released one of them.
-    pub fn release_inherited(&self, bytes: u64) {
-        let less = |held: u64| Some(held.saturating_sub(bytes));
-        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    /// Process: it has released a part of that, and of the blocks.
+    pub fn release_inherited(&self, charged: u64, blocks: u64) {
+        for (held, bytes) in [(&self.inherited, charged), (&self.inherited_blocks, blocks)] {
+            let less = |held: u64| Some(held.saturating_sub(bytes));
+            let _ = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
     }
 
-    /// Requested bytes of those that it has still.
+    /// What was charged for what it has still of that.
     pub fn inherited(&self) -> u64 {
         self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Requested bytes of the blocks among that.
+    pub fn inherited_blocks(&self) -> u64 {
+        self.inherited_blocks.load(Ordering::Relaxed)
     }
 
     /// Process: of its blocks so many bytes more, or fewer, stand with the MPI runtime.

@@ -33,6 +33,15 @@ pub fn look_up() {
     }
 }
 
+/// Whether blocks come from glibc.
+pub fn are_of_glibc() -> bool {
+    let [allocator, libc] = anchors();
+    match callers::find(libc) {
+        Some(found) => (found.start..found.end).contains(&allocator),
+        None => false,
+    }
+}
+
 /// Whether what this caller maps is for blocks.
 pub fn is_for_blocks(caller: usize) -> bool {
     match callers::find(caller) {

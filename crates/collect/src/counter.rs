@@ -4,8 +4,9 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod sampling;
+
 use std::collections::HashMap;
-use std::time::Instant;
 
 use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
 use heaptape_tape::Uncovered;
@@ -19,8 +20,12 @@ use crate::holdings::{Held, Holder, Holdings};
 use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::refused::Refusals;
+use crate::segments::Identity;
+use crate::stacks::Stacks;
+use crate::tasks::Tasks;
 use crate::treasury::Treasury;
-use crate::usage::{Sampled, Usage};
+use crate::usage::Usage;
+use sampling::Unaccounted;
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -31,6 +36,8 @@ struct Row {
     threads: HashMap<usize, u32>,
     /// Threads that it ever had, as far as was seen.
     threads_seen: u64,
+    /// Its stacks, as far as they are charged by the collector.
+    stacks: Stacks,
     figures: Option<Figures>,
 }
 
@@ -65,11 +72,14 @@ pub(crate) struct Counter {
     pub(crate) now: (Vec<(usize, u64)>, u64),
     /// The rows of the moment when most was charged.
     pub(crate) charged: Charged,
-    pub(crate) threads: u64,
+    pub(crate) tasks: Tasks,
+    pub(crate) unaccounted: Unaccounted,
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
     host: String,
+    /// Our own file, which processes have mapped.
+    pub(crate) session: Option<Identity>,
     /// The counting is ending: processes that go on keep what they have.
     pub(crate) is_closing: bool,
 }
@@ -87,11 +97,13 @@ impl Counter {
             most: Most::default(),
             now: (Vec::new(), 0),
             charged: Charged::default(),
-            threads: 0,
+            tasks: Tasks::new(),
+            unaccounted: Unaccounted::default(),
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
             host,
+            session: None,
             is_closing: false,
         }
     }
@@ -136,7 +148,9 @@ impl Counter {
     fn look_at(&mut self, taken: usize, processes: &[Process], places: &[usize]) {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
-        self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
+        let pid = |holder: &Holder| processes[holder.place].known_pid();
+        let threads = holders.iter().zip(&held).map(|(holder, held)| (pid(holder), held.threads));
+        self.tasks.look(threads);
         let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
         let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
         self.now.0 = each.collect();
@@ -239,9 +253,11 @@ impl Counter {
         let is_exempt = figures.launcher;
         let row = self.row(place);
         (row.figures, row.threads) = (Some(figures), HashMap::new());
+        let stacks = row.stacks.paid();
         if self.is_closing {
             return;
         }
+        self.treasury.give_back(stacks, taken);
         let account = self.ledger.account(process.slot as usize);
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
@@ -261,7 +277,7 @@ impl Counter {
         let drawn = (!is_exempt && drawn > 0).then_some(drawn);
         let (basis, is_exact) = (self.basis, self.is_exact);
         let job = self.ledger.budget().peak();
-        let most = self.row(place).most;
+        let Row { most, stacks, .. } = *self.row(place);
         let of = |counts: Basis| drawn.filter(|_| basis == counts);
         let own = peak(sums.peak, most.requested, of(Basis::Requested));
         let usable = peak(sums.usable_peak, most.usable, of(Basis::Usable));
@@ -272,7 +288,7 @@ impl Counter {
         let lower = most.charged.max(sure).max(if is_all_held { own.lower } else { 0 });
         let heap = if basis == Basis::Usable { usable } else { own };
         let upper = match drawn {
-            Some(drawn) => drawn,
+            Some(drawn) => drawn.saturating_add(stacks.most()),
             // Nothing is charged to it but its blocks.
             None if is_exempt || most.beside == 0 => heap.upper,
             None => job,
@@ -294,7 +310,7 @@ impl Counter {
             ended: Ended { code: process.exit.code, signal: process.exit.signal },
             launcher: is_exempt,
             peak: charged,
-            end,
+            end: end.saturating_add(stacks.paid()),
             requested,
             usable: is_detailed.then_some(usable),
             resident,
@@ -331,20 +347,9 @@ impl Recorder {
     pub(crate) fn count(&mut self) {
         let Some(counter) = &mut self.counter else { return };
         counter.look(&mut self.arena, &self.processes, &self.live);
-        let now = Instant::now();
-        if counter.usage.is_due(now) {
-            let sampled = |&place: &usize| {
-                let process = &self.processes[place];
-                let account = counter.ledger.account(process.slot as usize);
-                let pid = process.pid.filter(|_| process.gone.is_none())?;
-                Some(Sampled { place, pid, is_counted: !account.is_exempt() })
-            };
-            let all: Vec<Sampled> = self.live.iter().filter_map(sampled).collect();
-            let session = self.arena.arena().session();
-            if !all.is_empty() {
-                counter.usage.sample(&all, now, || session.beat());
-            }
-        }
+        let taken = self.arena.sheets();
+        let session = self.arena.arena().session();
+        counter.sample(&self.processes, &self.live, taken, || session.beat());
     }
 }
 

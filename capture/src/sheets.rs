@@ -97,6 +97,7 @@ fn claim() -> Option<usize> {
 pub fn begin(is_fork: bool, is_launcher: bool) {
     let Some(account) = counting::account() else { return };
     IS_NEW.store(true, Ordering::Relaxed);
+    heaps::begin();
     if is_fork {
         sizes::inherit();
         pages::inherit();

@@ -2,7 +2,7 @@
 //! mappings.
 //!
 //! Allocator heap is what glibc keeps blocks in: the break, and the heaps of its other arenas, each at the begin of
-//! 64 MiB of its own and mapped without reserve. What this tool has mapped itself is left out, by the kernel's
+//! 64 MiB of its own and mapped without reserve; and what another allocator has mapped. What this tool has mapped itself is left out, by the kernel's
 //! marks of it.
 
 use heaptape_proc::{Region, read};
@@ -33,21 +33,31 @@ pub(crate) struct Resident {
     pub(crate) shared: u64,
 }
 
-/// Looks at a process, some of whose threads have these addresses at the top of their stacks. `session` is our own
-/// file. `None` where the kernel would not say.
-pub(crate) fn look(pid: u32, tops: &[u64], session: Option<Identity>) -> Option<Resident> {
+/// What is known of a process beforehand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// Addresses at the top of stacks.
+    pub(crate) tops: Vec<u64>,
+    /// What an allocator has mapped.
+    pub(crate) heaps: Vec<(u64, u64)>,
+    /// Our own file.
+    pub(crate) session: Option<Identity>,
+}
+
+/// Looks at a process; `None` where the kernel would not say.
+pub(crate) fn look(pid: u32, known: &Known) -> Option<Resident> {
     let regions = read::smaps(pid).ok().filter(|regions| !regions.is_empty())?;
     let touched = |start: u64, end: u64| read::present(pid, start, end, PAGE).ok();
-    let is_other = |region: &&Region| Some(identity(&region.mapping)) != session;
+    let is_other = |region: &&Region| Some(identity(&region.mapping)) != known.session;
     let regions = regions.iter().filter(is_other);
-    Some(regions.fold(Resident::default(), |sum, region| sum.with(region, tops, touched)))
+    Some(regions.fold(Resident::default(), |sum, region| sum.with(region, known, touched)))
 }
 
 impl Resident {
     fn with(
         mut self,
         region: &Region,
-        tops: &[u64],
+        known: &Known,
         touched: impl Fn(u64, u64) -> Option<u64>,
     ) -> Resident {
         let name = region.mapping.label();
@@ -60,9 +70,12 @@ impl Resident {
         } else if name == "[heap]" || is_nameless && is_arena_heap(region) {
             self.heap += region.rss;
         } else if !(is_nameless && is_ours(region)) {
-            let stack = if is_nameless { stack_in(region, tops, touched) } else { 0 };
+            let stack = if is_nameless { stack_in(region, &known.tops, touched) } else { 0 };
+            let rest = region.anonymous.saturating_sub(stack);
+            let heap = if is_nameless { rest.min(heap_in(region, &known.heaps)) } else { 0 };
             self.stacks += stack;
-            self.other += share(region, region.anonymous.saturating_sub(stack));
+            self.heap += heap;
+            self.other += share(region, rest - heap);
         }
         self
     }
@@ -79,6 +92,14 @@ fn stack_in(region: &Region, tops: &[u64], touched: impl Fn(u64, u64) -> Option<
     }
     let start = within.start.max(end.saturating_sub(LARGEST_STACK));
     touched(start, end).unwrap_or(0).min(region.anonymous)
+}
+
+/// What of a mapping an allocator has mapped, of which any part may be resident.
+fn heap_in(region: &Region, heaps: &[(u64, u64)]) -> u64 {
+    let within = |&(start, end): &(u64, u64)| {
+        end.min(region.mapping.end).saturating_sub(start.max(region.mapping.start))
+    };
+    heaps.iter().map(within).sum()
 }
 
 /// So many bytes of a mapping's pages, divided by their users as all of its pages are on average.
@@ -111,9 +132,11 @@ mod tests {
     use heaptape_proc::regions;
 
     fn seen(text: &str, tops: &[u64]) -> Resident {
+        let heaps = vec![(0x7f00_1010_0000, 0x7f00_1010_1000)];
+        let known = Known { tops: tops.to_vec(), heaps, session: Some(((0, 1), 8)) };
         let touched = |start: u64, end: u64| Some((end - start) / 2);
         let regions = regions::parse(text.as_bytes());
-        regions.iter().fold(Resident::default(), |sum, region| sum.with(region, tops, touched))
+        regions.iter().fold(Resident::default(), |sum, region| sum.with(region, &known, touched))
     }
 
     fn mapping(line: &str, rss: u64, pss: u64, flags: &str) -> String {
@@ -136,8 +159,8 @@ mod tests {
         .concat();
         let found = seen(&text, &[]);
         let kib = |bytes: u64| bytes >> 10;
-        assert_eq!((kib(found.heap), kib(found.stacks)), (60, 24));
-        assert_eq!((kib(found.other), kib(found.shared)), (12 + 4, 32));
+        assert_eq!((kib(found.heap), kib(found.stacks)), (60 + 4, 24));
+        assert_eq!((kib(found.other), kib(found.shared)), (12 - 4 + 4, 32));
     }
 
     #[test]

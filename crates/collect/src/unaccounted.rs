@@ -60,7 +60,7 @@ impl Books<'_> {
             all: made.all.wrapping_sub(freed.all),
             large: made.large.wrapping_sub(freed.large),
         };
-        let is_known = self.account.has_plain_heap();
+        let is_known = self.account.has_known_heap();
         Some((seen, is_known.then(|| beyond(&seen, lived, before.max(after)))))
     }
 
@@ -84,12 +84,13 @@ impl Books<'_> {
         blocks
     }
 
-    /// What is charged beside blocks and stacks, or came with a fork.
+    /// What is charged beside blocks and stacks, or came with a fork, and what an allocator has mapped nobody knows where.
     fn beside(self) -> u64 {
         let row = |kind: Kind| self.account.charged[kind as usize].load(Ordering::Acquire);
         let starting = row(Kind::MpiRuntime).saturating_sub(self.account.apart());
-        let rows = [row(Kind::Mappings), row(Kind::Data), starting, self.account.inherited()];
-        rows.into_iter().fold(0, u64::saturating_add)
+        let others = [self.account.inherited(), self.account.heaps.elsewhere()];
+        let rows = [row(Kind::Mappings), row(Kind::Data), starting].into_iter().chain(others);
+        rows.fold(0, u64::saturating_add)
     }
 }
 
@@ -170,5 +171,8 @@ mod tests {
         let books = books(ledger);
         ledger.account(0).open(2);
         assert_eq!(found(books, 0, 80 * MIB), None);
+        // Unless it has told what it maps.
+        ledger.account(0).heaps.add(MIB, 2 * MIB);
+        assert_eq!(found(books, 0, 80 * MIB), Some(80 * MIB));
     }
 }

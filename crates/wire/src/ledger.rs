@@ -18,6 +18,7 @@
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
 use crate::budget::Budget;
+use crate::heaps::Heaps;
 use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
@@ -326,6 +327,8 @@ pub struct Account {
     pub(crate) for_objects: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
     is_plain_heap: AtomicU32,
+    /// What another allocator has mapped for blocks.
+    pub heaps: Heaps,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
@@ -338,6 +341,7 @@ impl Account {
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.is_plain_heap.store(0, Ordering::Relaxed);
+        self.heaps.clear();
         self.modules.iter().for_each(ModuleName::clear);
         self.generation.store(generation, Ordering::Release);
     }
@@ -388,9 +392,9 @@ impl Account {
         self.is_plain_heap.store(1, Ordering::Relaxed);
     }
 
-    /// Whether its blocks are known to come from glibc.
-    pub fn has_plain_heap(&self) -> bool {
-        self.is_plain_heap.load(Ordering::Relaxed) != 0
+    /// Whether it is known where its blocks are.
+    pub fn has_known_heap(&self) -> bool {
+        self.is_plain_heap.load(Ordering::Relaxed) != 0 || !self.heaps.is_empty()
     }
 }
 

@@ -8,7 +8,7 @@ use heaptape_wire::ledger::{Kind, Ledger};
 
 use super::Counter;
 use crate::process::Process;
-use crate::resident::{self, Resident};
+use crate::resident::{self, Known, Resident};
 use crate::unaccounted::Books;
 use crate::usage::Sampled;
 
@@ -58,9 +58,10 @@ impl Counter {
             beat();
             let sheets = sheets_of(ledger, taken, sampled);
             let account = ledger.account(sampled.slot as usize);
-            let tops = tops(ledger, &sheets);
+            let heaps = account.heaps.ranges().collect();
+            let known = Known { tops: tops(ledger, &sheets), heaps, session };
             let books = Books { ledger, account, sheets: &sheets, is_detailed };
-            let (seen, beyond) = books.look(|| resident::look(sampled.pid, &tops, session))?;
+            let (seen, beyond) = books.look(|| resident::look(sampled.pid, &known))?;
             if sampled.is_counted {
                 rows[sampled.place].stacks.touch(seen.stacks, account, treasury, taken);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);

@@ -115,6 +115,7 @@ fn threads_one_after_another_do_not_add_up() {
     let (lower, upper) = bounds(&document["peak"]["requested"]);
     assert!(lower <= BYTES + MIB && (BYTES..BYTES + BESIDE).contains(&upper), "{lower} to {upper}");
     assert_eq!(document["threads"]["total"], 5);
+    assert!(document["threads"]["peak"].as_u64() <= Some(3), "{}", document["threads"]);
 }
 
 /// 0.9GB 1MB 1.2MB 512.9MB 512MB, and 1.5GB.

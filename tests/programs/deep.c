@@ -1,5 +1,5 @@
 // deep BYTES THREADS BLOCK: takes a block of BLOCK bytes, which has a mapping of its own, then has THREADS threads beside
-// the first one; each of all touches so many bytes of its stack, and stays for a second.
+// the first one; each of all touches so many bytes of its stack, and stays for two seconds.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ int main(int count, char **words) {
     }
     deepen(bytes);
     pthread_barrier_wait(&all);
-    sleep(1);
+    sleep(2);
     pthread_barrier_wait(&all);
     for (int i = 0; i < threads; i++) pthread_join(others[i], NULL);
     free(block);

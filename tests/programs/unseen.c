@@ -1,4 +1,4 @@
-// unseen BYTES: maps so much where nobody sees it, touches it, and stays for a second.
+// unseen BYTES: maps so much where nobody sees it, touches it, and stays for two seconds.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int main(int count, char **words) {
     if (block == NULL || map == MAP_FAILED) return 9;
     memset(block, 1, 1 << 20);
     memset(map, 1, bytes);
-    sleep(1);
+    sleep(2);
     free(block);
     return 0;
 }

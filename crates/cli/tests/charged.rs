@@ -170,7 +170,7 @@ fn what_is_mapped_where_nobody_sees_it_is_unaccounted() {
 #[test]
 fn ordinary_programs_have_little_that_is_unaccounted() {
     const LITTLE: u64 = 2 << 20;
-    let script = "x = [str(i) for i in range(300000)]; import json, time; time.sleep(0.7)";
+    let script = "x = [str(i) for i in range(300000)]; import json, time; time.sleep(1.5)";
     let python = words(["python3", "-c", script]);
     let command =
         words([program("deep").as_os_str(), "100000".as_ref(), "8".as_ref(), "50000000".as_ref()]);

@@ -38,6 +38,8 @@ struct Row {
     threads_seen: u64,
     /// Its stacks, as far as they are charged by the collector.
     stacks: Stacks,
+    /// What was unaccounted in the last sample.
+    beyond: Option<u64>,
     figures: Option<Figures>,
 }
 

@@ -63,9 +63,12 @@ impl Counter {
             let books = Books { ledger, account, sheets: &sheets, is_detailed };
             let (seen, beyond) = books.look(|| resident::look(sampled.pid, &known))?;
             if sampled.is_counted {
-                rows[sampled.place].stacks.touch(seen.stacks, account, treasury, taken);
+                let row = &mut rows[sampled.place];
+                row.stacks.touch(seen.stacks, account, treasury, taken);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
-                sum.add(&seen, beyond.map(|beyond| beyond + seen.stacks.saturating_sub(charged)));
+                let beyond = beyond.map(|beyond| beyond + seen.stacks.saturating_sub(charged));
+                let before = std::mem::replace(&mut row.beyond, beyond);
+                sum.add(&seen, beyond.zip(before).map(|(now, before)| now.min(before)));
             }
             Some(seen.shares)
         });

@@ -1,9 +1,9 @@
 //! Blocks that stand apart from the others: those of the MPI runtime's start, and those that were served
 //! from the reserve. In the [side map](crate::sizes) they have a module of their own.
 
-use heaptape_wire::ledger::{Kind, RESERVED_MODULES, STARTING_MODULES};
+use heaptape_wire::ledger::{RESERVED_MODULES, STARTING_MODULES};
 
-use crate::counting::{self, Lane};
+use crate::counting::Lane;
 use crate::sizes::Known;
 use crate::{charges, reserve, spending, starting};
 
@@ -48,11 +48,7 @@ pub fn is_module(module: usize) -> bool {
 /// Charges a block of so many bytes, or what it is more than `before`; its row, or `None` when it does not fit.
 pub fn charge(lane: Lane, before: u64, bytes: u64, caller: usize) -> Option<Row> {
     if starting::is_its(caller) {
-        let fits = charges::charge(lane, Kind::MpiRuntime, bytes);
-        if fits {
-            set_apart(bytes);
-        }
-        return fits.then_some(Row::Starting);
+        return charges::charge_block(lane, bytes).then_some(Row::Starting);
     }
     if spending::spend(lane, Row::Usual.due(before, bytes)) {
         return Some(Row::Usual);
@@ -64,10 +60,7 @@ pub fn charge(lane: Lane, before: u64, bytes: u64, caller: usize) -> Option<Row>
 pub fn give_back(lane: Lane, row: Row, bytes: u64) {
     match row {
         Row::Usual => spending::refund(lane, bytes),
-        Row::Starting => {
-            charges::give_back(lane, Kind::MpiRuntime, bytes);
-            set_apart(bytes.wrapping_neg());
-        }
+        Row::Starting => charges::give_block_back(lane, bytes),
         Row::Reserve => reserve::put_back(bytes),
     }
 }
@@ -76,14 +69,8 @@ pub fn give_back(lane: Lane, row: Row, bytes: u64) {
 #[cold]
 #[inline(never)]
 pub fn release(lane: Lane, known: Known) {
-    let is_reserved = known.module == RESERVED_MODULES;
-    if !known.is_inherited {
+    let is_reserved = known.module() == RESERVED_MODULES;
+    if !known.is_inherited() {
         give_back(lane, if is_reserved { Row::Reserve } else { Row::Starting }, known.size);
-    }
-}
-
-fn set_apart(more: u64) {
-    if let Some(account) = counting::account() {
-        account.set_apart(more);
     }
 }

@@ -1,9 +1,8 @@
 //! Charges beside heap blocks: what a row of the process's account gets, and the job's budget with it.
 
-use heaptape_wire::atomic::Ordering;
 use heaptape_wire::ledger::Kind;
 
-use crate::counting::{self, Lane};
+use crate::counting::{self, Lane, ledger};
 use crate::next::{ENOMEM, set_errno};
 use crate::{refusing, spending, starting};
 
@@ -53,8 +52,36 @@ pub fn settle(lane: Lane, kind: Kind, charged: u64, due: i64) {
     }
 }
 
-fn note(kind: Kind, more: u64) {
+/// So many bytes more stand in this row.
+pub fn note(kind: Kind, more: u64) {
+    let Some(account) = counting::account() else { return };
+    account.note(kind, more);
+    if !account.is_exempt() && is_held(kind) {
+        note_beside(more);
+    }
+}
+
+/// So many bytes more are charged in the job beside heap blocks.
+pub fn note_beside(more: u64) {
+    ledger().header().note_beside(more);
+    ledger().header().note_high(ledger().budget().granted());
+}
+
+/// Charges a block of the MPI runtime's; false when it does not fit.
+pub fn charge_block(lane: Lane, bytes: u64) -> bool {
+    let fits = !is_held(Kind::MpiRuntime) || spending::spend(lane, bytes);
+    if fits && let Some(account) = counting::account() {
+        account.set_apart(bytes);
+    }
+    fits
+}
+
+/// Gives back what was charged for one.
+pub fn give_block_back(lane: Lane, bytes: u64) {
+    if is_held(Kind::MpiRuntime) {
+        spending::refund(lane, bytes);
+    }
     if let Some(account) = counting::account() {
-        account.charged[kind as usize].fetch_add(more, Ordering::Relaxed);
+        account.set_apart(bytes.wrapping_neg());
     }
 }

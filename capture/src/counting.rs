@@ -155,13 +155,13 @@ impl Lane {
     #[inline(always)]
     fn uncount(self, known: sizes::Known, usable: impl FnOnce() -> u64) {
         add(&self.sheet.frees, 1);
-        if known.is_inherited {
+        if known.is_inherited() {
             return sheets::release_inherited(known.size);
         }
         add(&self.sheet.freed, known.size);
         if is_detailed() {
             add(&self.sheet.usable[1], usable());
-            Class(&self.sheet.modules[known.module]).release(known.size);
+            Class(&self.sheet.modules[known.module()]).release(known.size);
             Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
         }
     }
@@ -300,9 +300,9 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
     // SAFETY: a live block.
     lane.uncount(known, || unsafe { (next().sizes.malloc)(block) } as u64);
     free(block);
-    if apart::is_module(known.module) {
+    if apart::is_module(known.module()) {
         apart::release(lane, known);
-    } else if !known.is_inherited {
+    } else if !known.is_inherited() {
         spending::refund(lane, known.size);
     }
 }
@@ -319,8 +319,8 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     // Once the block is given back its address may be another thread's.
     let known = sizes::take(old);
     let bytes = size as u64;
-    let own = known.filter(|known| !known.is_inherited);
-    let is_plain = own.is_none_or(|known| !apart::is_module(known.module));
+    let own = known.filter(|known| !known.is_inherited());
+    let is_plain = own.is_none_or(|known| !apart::is_module(known.module()));
     if !is_plain || LEVEL.load(Ordering::Relaxed) & CLOSELY != 0 {
         return reallocate_closely(lane, (old, known), bytes, caller, make);
     }
@@ -353,8 +353,8 @@ fn reallocate_closely(
     caller: usize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    let own = known.filter(|known| !known.is_inherited);
-    let is_plain = own.is_some_and(|known| !apart::is_module(known.module));
+    let own = known.filter(|known| !known.is_inherited());
+    let is_plain = own.is_some_and(|known| !apart::is_module(known.module()));
     let before = own.filter(|_| is_plain).map_or(0, |known| known.size);
     let Some(row) = apart::charge(lane, before, bytes, caller) else {
         return lane.refuse_reallocation((old, known), bytes, caller);

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use heaptape_wire::ledger::Kind;
 
 use crate::callers::{self, Found};
-use crate::counting::{self, Lane};
+use crate::counting::Lane;
 use crate::{charges, refusing, starting};
 
 /// Bytes that are set aside.
@@ -41,9 +41,7 @@ pub fn put_back(bytes: u64) {
 
 /// What it serves stands with the blocks, and in this row no longer.
 fn note(more: u64) {
-    if let Some(account) = counting::account() {
-        account.charged[Kind::Reserve as usize].fetch_add(more, Ordering::Relaxed);
-    }
+    charges::note(Kind::Reserve, more);
 }
 
 /// Whether a module is served: the libraries of the language, and those of MPI.

@@ -121,6 +121,9 @@ fn leave_object(lane: Lane, index: usize) {
 fn note_spent(bytes: i64) {
     if let Some(account) = counting::account() {
         account.spend_for_objects(bytes);
+        if !account.is_exempt() {
+            charges::note_beside(bytes as u64);
+        }
     }
 }
 

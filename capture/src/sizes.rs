@@ -6,7 +6,7 @@
 //! block inside it: the next four hold its size.
 //!
 //! ```text
-//! address bits 46..26: the leaf        25..3: the entry in it
+//! address bits 46..26: the leaf        3: which half of it        25..4: the entry in that
 //! entry: module 6 · size + 1 10, or all ones of those 10 and the size in the four entries behind
 //! ```
 //!
@@ -14,7 +14,10 @@
 //! about to give it back: no other touches it meanwhile. A fork child has a copy. It goes on with a map
 //! of its own, so that blocks which it inherited can be told from those that it made.
 
+use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
+
+use heaptape_wire::ledger::MODULES;
 
 use crate::arch::{self, syscall};
 use crate::lifecycle;
@@ -26,6 +29,11 @@ const LEAF_BITS: u32 = 26;
 const GRANULE_BITS: u32 = 3;
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_BITS);
 const ENTRIES: usize = 1 << (LEAF_BITS - GRANULE_BITS);
+/// Entries of blocks at even granules come first in a leaf: most allocators have no others, and theirs then lie
+/// twice as close together.
+const HALF: usize = ENTRIES / 2;
+/// Bytes from one entry's address to that of the next in the same half.
+const STEP: usize = 2 << GRANULE_BITS;
 const LEAF_BYTES: usize = ENTRIES * size_of::<AtomicU16>();
 /// Bytes of what leads to the leaves.
 pub const DIRECTORY_BYTES: usize = LEAVES * size_of::<usize>();
@@ -57,10 +65,31 @@ static SPARE_LEFT: AtomicUsize = AtomicUsize::new(0);
 pub struct Known {
     /// Requested bytes.
     pub size: u64,
+    /// The number of the module that asked, and two bits. Never 0, and so all of it stays in two registers,
+    /// also where nothing may be known.
+    what: NonZeroU32,
+}
+
+impl Known {
+    const KNOWN: u32 = 1 << 8;
+    const INHERITED: u32 = 1 << 9;
+
+    #[inline(always)]
+    fn new(size: u64, what: u32) -> Option<Known> {
+        Some(Known { size, what: NonZeroU32::new(what | Self::KNOWN)? })
+    }
+
     /// The number of the module that asked.
-    pub module: usize,
+    #[inline(always)]
+    pub fn module(self) -> usize {
+        self.what.get() as usize % MODULES
+    }
+
     /// The block was there when a fork made this process.
-    pub is_inherited: bool,
+    #[inline(always)]
+    pub fn is_inherited(self) -> bool {
+        self.what.get() & Self::INHERITED != 0
+    }
 }
 
 /// Begins an empty map; false where there is no memory for it.
@@ -122,14 +151,14 @@ fn set_in(directory: *mut Directory, block: *mut u8, size: u64, module: usize) {
 #[inline(always)]
 pub fn take(block: *mut u8) -> Option<Known> {
     let address = block as usize;
-    match take_from(DIRECTORY.load(Ordering::Relaxed), address) {
-        Some((size, module)) => Some(Known { size, module, is_inherited: false }),
+    match take_from(DIRECTORY.load(Ordering::Relaxed), address, 0) {
+        Some(known) => Some(known),
         None => take_inherited(address),
     }
 }
 
 #[inline(always)]
-fn take_from(directory: *mut Directory, address: usize) -> Option<(u64, usize)> {
+fn take_from(directory: *mut Directory, address: usize, how: u32) -> Option<Known> {
     let leaf = leaf(directory, address)?;
     let place = place(address);
     let entry = leaf[place].load(Ordering::Relaxed);
@@ -137,11 +166,12 @@ fn take_from(directory: *mut Directory, address: usize) -> Option<(u64, usize)> 
         return None;
     }
     leaf[place].store(0, Ordering::Relaxed);
-    let module = usize::from(entry >> SIZE_BITS);
-    match entry & WIDE {
-        WIDE => Some((take_wide(directory, leaf, place, address), module)),
-        small => Some((u64::from(small) - 1, module)),
-    }
+    let what = u32::from(entry >> SIZE_BITS) | how;
+    let size = match entry & WIDE {
+        WIDE => take_wide(directory, leaf, place, address),
+        small => u64::from(small) - 1,
+    };
+    Known::new(size, what)
 }
 
 #[cold]
@@ -149,8 +179,7 @@ fn take_from(directory: *mut Directory, address: usize) -> Option<(u64, usize)> 
 fn take_inherited(address: usize) -> Option<Known> {
     let count = INHERITED_COUNT.load(Ordering::Relaxed).min(GENERATIONS);
     INHERITED[..count].iter().rev().find_map(|directory| {
-        let (size, module) = take_from(directory.load(Ordering::Relaxed), address)?;
-        Some(Known { size, module, is_inherited: true })
+        take_from(directory.load(Ordering::Relaxed), address, Known::INHERITED)
     })
 }
 
@@ -158,15 +187,16 @@ fn take_inherited(address: usize) -> Option<Known> {
 pub fn put_back(block: *mut u8, known: Known) {
     let inherited = INHERITED_COUNT.load(Ordering::Relaxed).min(GENERATIONS);
     let map = match inherited.checked_sub(1) {
-        Some(newest) if known.is_inherited => &INHERITED[newest],
+        Some(newest) if known.is_inherited() => &INHERITED[newest],
         _ => &DIRECTORY,
     };
-    set_in(map.load(Ordering::Relaxed), block, known.size, known.module);
+    set_in(map.load(Ordering::Relaxed), block, known.size, known.module());
 }
 
 #[inline(always)]
 fn place(address: usize) -> usize {
-    address >> GRANULE_BITS & (ENTRIES - 1)
+    let granule = address >> GRANULE_BITS & (ENTRIES - 1);
+    (granule >> 1) | ((granule & 1) * HALF)
 }
 
 #[inline(always)]
@@ -182,7 +212,8 @@ fn entry(directory: *mut Directory, address: usize) -> Option<&'static AtomicU16
 
 #[inline(always)]
 fn wide_place(leaf: &Leaf, place: usize) -> Option<*mut u64> {
-    let words = leaf.get(place + 1..place + 1 + WIDE_ENTRIES)?;
+    let is_whole = place % HALF + WIDE_ENTRIES < HALF;
+    let words = leaf.get(place + 1..place + 1 + WIDE_ENTRIES).filter(|_| is_whole)?;
     Some(words.as_ptr() as *mut u64)
 }
 
@@ -195,12 +226,12 @@ fn set_wide(directory: *mut Directory, leaf: &Leaf, place: usize, address: usize
     }
 }
 
-/// A block begins so near to the end of a leaf that its size lies in two.
+/// A block begins so near to the end of a leaf, or of its half, that its size lies in two.
 #[cold]
 #[inline(never)]
 fn set_wide_across(directory: *mut Directory, address: usize, size: u64) {
     for part in 0..WIDE_ENTRIES {
-        let at = address + ((part + 1) << GRANULE_BITS);
+        let at = address + (part + 1) * STEP;
         if leaf(directory, at).or_else(|| new_leaf(directory, at)).is_some()
             && let Some(entry) = entry(directory, at)
         {
@@ -226,7 +257,7 @@ fn take_wide(directory: *mut Directory, leaf: &Leaf, place: usize, address: usiz
 #[inline(never)]
 fn take_wide_across(directory: *mut Directory, address: usize) -> u64 {
     (0..WIDE_ENTRIES).fold(0, |size, part| {
-        let entry = entry(directory, address + ((part + 1) << GRANULE_BITS));
+        let entry = entry(directory, address + (part + 1) * STEP);
         let bits = entry.map_or(0, |entry| entry.swap(0, Ordering::Relaxed));
         size | u64::from(bits) << (16 * part)
     })

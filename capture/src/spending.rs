@@ -27,11 +27,13 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
     let budget = ledger().budget();
-    if budget.spend(purse, bytes, &System).is_ok() {
-        return true;
+    let fits = budget.spend(purse, bytes, &System).is_ok()
+        // A process may have died, or become another program, a moment ago.
+        || bytes <= budget.limit() && settles() && budget.spend(purse, bytes, &System).is_ok();
+    if fits {
+        ledger().header().note_high(budget.granted());
     }
-    // A process may have died, or become another program, a moment ago.
-    bytes <= budget.limit() && settles() && budget.spend(purse, bytes, &System).is_ok()
+    fits
 }
 
 /// Waits until the collector has given back what the dead held; false where nobody will.

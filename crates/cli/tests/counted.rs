@@ -27,7 +27,7 @@ fn what_a_parent_held_stays_charged_until_its_heir_lets_go() {
     let (folder, limit, bytes) = (scratch(), 100u64 << 20, 60u64 << 20);
     let args = [bytes.to_string(), limit.to_string()];
     let args = args.each_ref().map(String::as_str);
-    let outcome = run(&mut limited(folder.path(), limit, &[], &program("heirs"), &args));
+    let outcome = run(&mut limited(folder.path(), limit, &[], program("heirs"), &args));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     let small = bytes / 4;
     let [all, first, second, third] = numbers(&outcome)[..] else { panic!("four numbers") };
@@ -48,7 +48,7 @@ fn nothing_is_lost_with_processes_that_are_killed_at_random() {
     let limit_word = limit.to_string();
     for words in [&[][..], &["--exact"]] {
         let mut command =
-            limited(folder.path(), limit, words, &program("perish"), &["60", &limit_word]);
+            limited(folder.path(), limit, words, program("perish"), &["60", &limit_word]);
         let outcome = run(&mut command);
         assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
         let [before, after] = numbers(&outcome)[..] else { panic!("two numbers") };
@@ -74,7 +74,7 @@ impl Straying {
         let lingering = static_program("lingering");
         let args = [&name, "20000000", lingering.to_str().expect("a path")];
         let words = ["--on-limit", on_limit];
-        let command = limited(folder.path(), 30_000_000, &words, &program("straying"), &args);
+        let command = limited(folder.path(), 30_000_000, &words, program("straying"), &args);
         Straying { folder, segment, command }
     }
 }

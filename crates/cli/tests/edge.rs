@@ -10,6 +10,7 @@ use harness::limited::{bounds, document, limited};
 use harness::running::{Outcome, run};
 use harness::{scratch, skip};
 use serde_json::Value;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -116,6 +117,20 @@ fn threads_one_after_another_do_not_add_up() {
     assert!(lower <= BYTES + MIB && (BYTES..BYTES + BESIDE).contains(&upper), "{lower} to {upper}");
     assert_eq!(document["threads"]["total"], 5);
     assert!(document["threads"]["peak"].as_u64() <= Some(3), "{}", document["threads"]);
+}
+
+#[test]
+fn the_name_of_a_launcher_is_no_way_around_a_limit() {
+    let folder = scratch();
+    let entry = folder.path().join("orted");
+    fs::copy(program("sizes"), &entry).expect("a copy");
+    let mut verdicts = Vec::new();
+    for words in [&[][..], &["--count-launcher"]] {
+        let outcome = run(&mut limited(folder.path(), 100 * MIB, words, &entry, &["200000000"]));
+        let document = document(folder.path());
+        verdicts.push((outcome.code(), document["verdict"].as_str().expect("a word").to_owned()));
+    }
+    assert_eq!(verdicts, [(0, "uncovered".to_owned()), (5, "refused".to_owned())]);
 }
 
 /// 0.9GB 1MB 1.2MB 512.9MB 512MB, and 1.5GB.

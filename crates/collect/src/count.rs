@@ -267,6 +267,9 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
     let inherited = counter.inherited();
     let processes = counter.take_processes();
+    if counting.limit.is_some() {
+        counter.uncovered.extend(greedy_launchers(&processes));
+    }
     let times = counter.usage.times();
     let threads = counter.tasks.most();
     let bounds = Together::of(&counter, &processes, inherited);
@@ -280,7 +283,7 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         first: counter.refusals.first().cloned(),
         killed: counter.refusals.is_halting(),
         peak: bounds.charged,
-        charged: counter.charged,
+        charged: counter.rows_at(bounds.charged.lower),
         requested: bounds.requested,
         usable: counting.details.then_some(bounds.usable),
         resident: counter.usage.resident(),
@@ -297,6 +300,28 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
     }
+}
+
+/// What all launchers of a job may hold together before that is told as memory beyond the limit.
+const LAUNCHERS_MOST: u64 = 128 << 20;
+
+/// Launchers that hold more than launching takes. They are known by their names, which anybody can have.
+fn greedy_launchers(processes: &[Figures]) -> Vec<Missed> {
+    let launchers = || processes.iter().filter(|process| process.launcher);
+    let held = launchers().fold(0u64, |sum, process| sum.saturating_add(process.peak.lower));
+    if held <= LAUNCHERS_MOST {
+        return Vec::new();
+    }
+    let most = launchers().max_by_key(|process| process.peak.lower);
+    let missed = |process: &Figures| Missed {
+        pid: process.pid.unwrap_or(0),
+        command: process.command.clone(),
+        why: format!(
+            "a launcher by its name, it was held against no limit, and has held {} bytes (--count-launcher charges it)",
+            process.peak.lower
+        ),
+    };
+    most.map(missed).into_iter().collect()
 }
 
 /// The peaks of the sums over all processes that are held against the limit.
@@ -325,10 +350,16 @@ impl Together {
         let is_basis = |basis| if counter.basis == basis { drawn } else { u64::MAX };
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
+        let charged = seen(charged, most.charged.max(counter.sure()), drawn);
+        // All that was charged and not beside blocks was blocks.
+        let blocks = match counter.basis {
+            Basis::Requested => charged.lower.saturating_sub(counter.beside_peaks),
+            Basis::Usable => 0,
+        };
         Together {
-            charged: seen(charged, most.charged.max(counter.sure()), drawn),
+            charged,
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested, drawn.saturating_add(inherited)),
+            requested: seen(requested, most.requested.max(blocks), drawn.saturating_add(inherited)),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

@@ -72,8 +72,10 @@ pub(crate) struct Counter {
     /// What was charged to each process at the last look, by its place, and to all that are held against
     /// the limit.
     pub(crate) now: (Vec<(usize, u64)>, u64),
-    /// The rows of the moment when most was charged.
-    pub(crate) charged: Charged,
+    /// The rows of the moment when most was seen to be charged.
+    charged: Charged,
+    /// What was charged beside blocks to all processes that have ended, each at its own peak.
+    pub(crate) beside_peaks: u64,
     pub(crate) tasks: Tasks,
     pub(crate) unaccounted: Unaccounted,
     pub(crate) refusals: Refusals,
@@ -99,6 +101,7 @@ impl Counter {
             most: Most::default(),
             now: (Vec::new(), 0),
             charged: Charged::default(),
+            beside_peaks: 0,
             tasks: Tasks::new(),
             unaccounted: Unaccounted::default(),
             refusals: Refusals::new(ledger.header().wanted().on_limit),
@@ -256,11 +259,17 @@ impl Counter {
         let row = self.row(place);
         (row.figures, row.threads) = (Some(figures), HashMap::new());
         let stacks = row.stacks.paid();
+        let account = self.ledger.account(process.slot as usize);
+        if !is_exempt {
+            self.beside_peaks = self.beside_peaks.saturating_add(account.beside_peak());
+        }
         if self.is_closing {
             return;
         }
+        if !is_exempt {
+            self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
+        }
         self.treasury.give_back(stacks, taken);
-        let account = self.ledger.account(process.slot as usize);
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
@@ -275,25 +284,19 @@ impl Counter {
         let resident = self.usage.resident_of(place);
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
         let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
-        let drawn = account.peak.load(Ordering::Relaxed);
-        let drawn = (!is_exempt && drawn > 0).then_some(drawn);
-        let (basis, is_exact) = (self.basis, self.is_exact);
         let job = self.ledger.budget().peak();
+        let basis = self.basis;
         let Row { most, stacks, .. } = *self.row(place);
-        let of = |counts: Basis| drawn.filter(|_| basis == counts);
-        let own = peak(sums.peak, most.requested, of(Basis::Requested));
-        let usable = peak(sums.usable_peak, most.usable, of(Basis::Usable));
-        let unused = unused(sheets.len() as u64, is_exact);
-        let sure = drawn.map_or(0, |drawn| drawn.saturating_sub(unused));
+        let own = peak(sums.peak, most.requested);
+        let usable = peak(sums.usable_peak, most.usable);
         // What is usable is at least what was requested.
         let is_all_held = self.ledger.header().wanted().mpi_runtime;
-        let lower = most.charged.max(sure).max(if is_all_held { own.lower } else { 0 });
+        let lower = most.charged.max(if is_all_held { own.lower } else { 0 });
         let heap = if basis == Basis::Usable { usable } else { own };
-        let upper = match drawn {
-            Some(drawn) => drawn.saturating_add(stacks.most()),
-            // Nothing is charged to it but its blocks.
-            None if is_exempt || most.beside == 0 => heap.upper,
-            None => job,
+        let upper = match is_exempt {
+            true => heap.upper,
+            // The most of its blocks need not have come with the most of all else.
+            false => heap.upper.saturating_add(account.beside_peak()).min(job),
         };
         let charged = Bounds { lower, upper: upper.max(lower) };
         let requested = Bounds {
@@ -338,6 +341,20 @@ impl Counter {
         self.ledger.budget().peak().saturating_sub(unused(sheets, self.is_exact))
     }
 
+    /// The rows when most was charged, of which at least `most` is known: as they were seen, unless the looks
+    /// have missed that moment. Then blocks made up what was not beside them.
+    pub(crate) fn rows_at(&self, most: u64) -> Charged {
+        let seen = self.charged;
+        if seen.total() >= most {
+            return seen;
+        }
+        let beside = seen.total().saturating_sub(seen.heap);
+        let missed = self.ledger.header().beside_at_high().saturating_sub(beside);
+        let mappings = seen.mappings.saturating_add(missed);
+        let heap = most.saturating_sub(beside.saturating_add(missed));
+        Charged { heap: heap.max(seen.heap.min(most)), mappings, ..seen }
+    }
+
     /// The figures of all processes, in order of start.
     pub(crate) fn take_processes(&mut self) -> Vec<Figures> {
         self.rows.drain(..).map(|row| row.figures.unwrap_or_default()).collect()
@@ -373,12 +390,10 @@ fn holder(place: usize, process: &Process) -> Holder {
     Holder { place, slot: process.slot, generation: process.generation }
 }
 
-/// The most of a figure that lived at one moment: what the threads know, what was seen, and no more than what
-/// was drawn from the budget, where it counts this figure.
-fn peak(known: Bounds, seen: u64, drawn: Option<u64>) -> Bounds {
+/// The most of a figure that lived at one moment: what the threads know, and what was seen.
+fn peak(known: Bounds, seen: u64) -> Bounds {
     let lower = known.lower.max(seen);
-    let upper = drawn.map_or(known.upper, |drawn| known.upper.min(drawn));
-    Bounds { lower, upper: upper.max(lower) }
+    Bounds { lower, upper: known.upper.max(lower) }
 }
 
 /// The modules that made calls.

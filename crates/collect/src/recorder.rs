@@ -242,9 +242,13 @@ impl Recorder {
     }
 
     /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
-    /// chunks that are kept at hand, or until a process ends.
+    /// chunks that are kept at hand, or until a process ends. The processes of a counted job fill hardly any.
     pub(crate) fn rest(&self, idle: u32) {
-        let milliseconds = if idle < 200 { 2 } else { 4 };
+        let milliseconds = match self.counter {
+            Some(_) => 5,
+            None if idle < 200 => 2,
+            None => 4,
+        };
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
         let mut ends: Vec<PollFd<'_>> = self
             .live

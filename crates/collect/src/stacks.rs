@@ -3,7 +3,6 @@
 //! Nobody can refuse a stack that grows: it has grown when it is seen. What fits is charged, and what does not
 //! is never charged later, so that room which a program makes for itself stays its own; it is unaccounted.
 
-use heaptape_wire::atomic::Ordering;
 use heaptape_wire::ledger::{Account, Kind, STACK_STEP};
 
 use crate::treasury::Treasury;
@@ -15,8 +14,6 @@ pub(crate) struct Stacks {
     seen: u64,
     /// What is charged beyond the first step, which the process pays itself.
     paid: u64,
-    /// The most that was.
-    most: u64,
 }
 
 impl Stacks {
@@ -28,28 +25,21 @@ impl Stacks {
         treasury: &Treasury,
         taken: usize,
     ) {
-        let row = &account.charged[Kind::Stacks as usize];
         let seen = bytes.next_multiple_of(STACK_STEP).saturating_sub(STACK_STEP);
         if let Some(over @ 1..) = self.paid.checked_sub(seen) {
-            row.fetch_sub(over, Ordering::Relaxed);
             treasury.give_back(over, taken);
+            treasury.note(account, Kind::Stacks, over.wrapping_neg());
             self.paid = seen;
         }
         let paid = treasury.take(seen.saturating_sub(self.seen), taken);
-        row.fetch_add(paid, Ordering::Relaxed);
+        treasury.note(account, Kind::Stacks, paid);
         self.paid += paid;
         self.seen = seen;
-        self.most = self.most.max(self.paid);
     }
 
     /// What the collector has charged now.
     pub(crate) fn paid(&self) -> u64 {
         self.paid
-    }
-
-    /// The most that it had.
-    pub(crate) fn most(&self) -> u64 {
-        self.most
     }
 }
 
@@ -57,6 +47,7 @@ impl Stacks {
 mod tests {
     use super::*;
     use crate::ledger::in_memory;
+    use heaptape_wire::atomic::Ordering;
 
     #[test]
     fn what_fits_is_charged_and_the_rest_never_is() {
@@ -76,6 +67,6 @@ mod tests {
         assert_eq!((touch(6 * STACK_STEP), touch(3 * STACK_STEP)), (5, 2));
         assert_eq!((touch(20 * STACK_STEP), touch(20 * STACK_STEP)), (10, 10));
         assert_eq!((touch(5 * STACK_STEP), touch(0)), (4, 0));
-        assert_eq!(stacks.most(), 10 * STACK_STEP);
+        assert_eq!(account.beside_peak(), 10 * STACK_STEP);
     }
 }

@@ -104,6 +104,14 @@ impl Treasury {
         [bytes, left.min(bytes)].into_iter().find(takes).unwrap_or(0)
     }
 
+    /// Notes that so many bytes more, or fewer, are charged to a process in this row.
+    pub(crate) fn note(&self, account: &Account, kind: Kind, more: u64) {
+        let header = self.ledger.header();
+        account.note(kind, more);
+        header.note_beside(more);
+        header.note_high(self.budget().granted());
+    }
+
     /// Gives back what was kept, or a part of it.
     pub(crate) fn give_back(&self, bytes: u64, taken: usize) {
         if bytes > 0 {

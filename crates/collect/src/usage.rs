@@ -15,7 +15,7 @@ use crate::segments::Segments;
 /// How often all processes are sampled, unless that would cost too much.
 const EVERY: Duration = Duration::from_millis(250);
 /// The share of the time that this may take: one part in this many.
-const SHARE: u32 = 20;
+const SHARE: u32 = 100;
 /// Generations between a process and us at the most, as far as is looked.
 const GENERATIONS: usize = 64;
 

@@ -154,6 +154,12 @@ pub struct Header {
     asked: AtomicU32,
     /// So many of them it has answered.
     settled: AtomicU32,
+    /// Bytes that are charged in the whole job beside heap blocks.
+    beside: AtomicU64,
+    /// The most that was granted when somebody last looked …
+    high: AtomicU64,
+    /// … and what of it was beside heap blocks.
+    beside_at_high: AtomicU64,
 }
 
 impl Header {
@@ -177,6 +183,27 @@ impl Header {
             launchers: self.launchers.load(Ordering::Relaxed) != 0,
             mpi_runtime: self.mpi_runtime.load(Ordering::Relaxed) != 0,
         }
+    }
+
+    /// So many bytes more are charged beside heap blocks.
+    pub fn note_beside(&self, more: u64) {
+        self.beside.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Process: so much is granted now. If that is the most so far, what of it is beside heap blocks is kept.
+    /// (Of two processes that draw at once one may keep what the other should have.)
+    pub fn note_high(&self, granted: u64) {
+        if granted > self.high.load(Ordering::Relaxed)
+            && self.high.fetch_max(granted, Ordering::Relaxed) < granted
+        {
+            let beside = self.beside.load(Ordering::Relaxed);
+            self.beside_at_high.store(beside, Ordering::Relaxed);
+        }
+    }
+
+    /// Collector: what of the most that was granted was beside heap blocks.
+    pub fn beside_at_high(&self) -> u64 {
+        (self.beside_at_high.load(Ordering::Relaxed) as i64).max(0) as u64
     }
 
     /// Process: asks the collector to give back what the dead held, those that are dead by now; what to
@@ -312,11 +339,10 @@ pub struct Account {
     generation: AtomicU32,
     /// 1 for a process that launches others and is held against no limit.
     exempt: AtomicU32,
-    /// Bytes that its threads have drawn from the job's budget and not given back, whatever part of it
-    /// is used: its highest value is an upper bound of what the process held.
-    pub drawn: AtomicU64,
-    /// The highest that `drawn` was.
-    pub peak: AtomicU64,
+    /// Bytes charged beside heap blocks, shared objects that it spent for among them.
+    beside: AtomicU64,
+    /// The highest that this was.
+    beside_peak: AtomicU64,
     /// Bytes charged beside heap blocks, by [`Kind`].
     pub charged: [AtomicU64; Kind::ALL.len()],
     /// Requested bytes of the blocks that a fork brought along and that it has not released.
@@ -336,7 +362,8 @@ pub struct Account {
 impl Account {
     /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
     pub fn open(&self, generation: u32) {
-        let own = [&self.drawn, &self.peak, &self.inherited, &self.apart, &self.for_objects];
+        let own =
+            [&self.beside, &self.beside_peak, &self.inherited, &self.apart, &self.for_objects];
         let all = own.into_iter().chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
@@ -349,6 +376,31 @@ impl Account {
     /// The generation of the process slot that it is for.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Process: so many bytes more stand in this row.
+    pub fn note(&self, kind: Kind, more: u64) {
+        self.charged[kind as usize].fetch_add(more, Ordering::Relaxed);
+        self.note_beside(more);
+    }
+
+    /// Process: so many bytes more are charged beside heap blocks.
+    pub(crate) fn note_beside(&self, more: u64) {
+        let now = self.beside.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        // One that gave back what others had spent has less than nothing.
+        if more as i64 > 0 && now as i64 > 0 {
+            self.beside_peak.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes charged beside heap blocks; less than nothing for one that gave back what others had spent.
+    pub fn beside(&self) -> i64 {
+        self.beside.load(Ordering::Relaxed) as i64
+    }
+
+    /// The most that was charged to it beside heap blocks at one instant.
+    pub fn beside_peak(&self) -> u64 {
+        self.beside_peak.load(Ordering::Relaxed)
     }
 
     /// Process: blocks of so many requested bytes came with the fork that made it.
@@ -370,6 +422,7 @@ impl Account {
     /// Process: of its blocks so many bytes more, or fewer, stand in another row.
     pub fn set_apart(&self, more: u64) {
         self.apart.fetch_add(more, Ordering::Relaxed);
+        self.charged[Kind::MpiRuntime as usize].fetch_add(more, Ordering::Relaxed);
     }
 
     /// Requested bytes of its blocks that stand in the row of the MPI runtime.

@@ -328,6 +328,7 @@ impl Account {
     /// Process: so many bytes more were spent for objects than refunded.
     pub fn spend_for_objects(&self, bytes: i64) {
         self.for_objects.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.note_beside(bytes as u64);
     }
 
     /// Bytes that it has spent for objects and not refunded: less than nothing for one that gave back what

@@ -1,9 +1,9 @@
 //! Heaps: whether a mapping is made for blocks, by an allocator or by the C library. The blocks are charged,
 //! and their mapping is not; where it is the collector is told, which asks the kernel what is resident there.
 
-use heaptape_wire::heaps::Heaps;
-
 use core::sync::atomic::{AtomicUsize, Ordering};
+
+use heaptape_wire::heaps::Heaps;
 
 use crate::callers::{self, Found};
 use crate::next::{in_glibc, next};

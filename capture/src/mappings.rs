@@ -18,7 +18,8 @@ use crate::{counting, heaps, lifecycle, thread};
 /// One wrapped call: its exported name, how many arguments it has, the next function, its note, what it
 /// returns where libc has none, whether its first argument is a text that stands in the note in its
 /// place, the types of the other arguments and of the result, what is done instead of a note where calls
-/// are counted, and what is done beside it while it is not known whether they will be. (Of a word that is narrower than a register the rest means nothing.)
+/// are counted, and what is done beside it while it is not known whether they will be. (Of a word that is
+/// narrower than a register the rest means nothing.)
 macro_rules! forwarded {
     ($export:ident, $entry:ident, $count:tt, $next:ident = $symbol:literal, $kind:ident, $absent:expr,
      $(text $text:ident,)? ($($arg:ident: $type:ty),*) -> $result:ty

@@ -12,7 +12,7 @@ use crate::counting::{self, Lane, ledger};
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::slot::{self, ThreadSlot};
-use crate::{arch, asking, pages, reserve, shared, sizes, spending};
+use crate::{arch, asking, heaps, pages, reserve, shared, sizes, spending, stacks};
 
 /// The number of the process slot, which the account has, too.
 pub fn own_slot() -> u32 {
@@ -45,6 +45,10 @@ pub fn join() -> Option<Lane> {
         slot.set_lane(lane);
         if IS_NEW.swap(false, Ordering::Relaxed) {
             reserve::begin(lane);
+            stacks::begin(lane);
+            if heaps::are_of_glibc() {
+                counting::account()?.set_plain_heap();
+            }
             shared::inherit(lane);
         }
     }
@@ -71,7 +75,9 @@ fn take(slot: &ThreadSlot) -> Option<usize> {
     })?;
     let (number, tid) = slot.identity();
     let generation = STATE.generation.load(Ordering::Relaxed);
-    ledger().sheet(index).open(own_slot(), generation, number, tid);
+    let sheet = ledger().sheet(index);
+    sheet.open(own_slot(), generation, number, tid);
+    sheet.stack.store(stacks::own(tid), Ordering::Relaxed);
     Some(index)
 }
 
@@ -91,6 +97,7 @@ fn claim() -> Option<usize> {
 pub fn begin(is_fork: bool, is_launcher: bool) {
     let Some(account) = counting::account() else { return };
     IS_NEW.store(true, Ordering::Relaxed);
+    heaps::begin();
     if is_fork {
         sizes::inherit();
         pages::inherit();

@@ -137,6 +137,7 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     recorder.counter = ledger.map(|ledger| {
         let host = read::hostname().unwrap_or_default();
         let mut counter = Counter::new(ledger, counting.basis, counting.exact, host);
+        counter.session = Some(identity);
         if counting.on_limit == OnLimit::Kill {
             counter.usage.segments = Some(Segments::new(identity));
         }
@@ -270,6 +271,7 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         counter.uncovered.extend(greedy_launchers(&processes));
     }
     let times = counter.usage.times();
+    let threads = counter.tasks.most();
     let bounds = Together::of(&counter, &processes, inherited);
     Job {
         command: texts(&counting.launch.command),
@@ -288,12 +290,15 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         elapsed,
         processor: times.processor,
         faults: times.faults,
-        threads: [counter.threads, processes.iter().map(|process| process.threads).sum()],
+        threads: [
+            threads,
+            processes.iter().map(|process| process.threads).sum::<u64>().max(threads),
+        ],
         numa_nodes: system::numa_nodes().unwrap_or(1),
         processes,
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
-        unaccounted: None,
+        unaccounted: counter.unaccounted.most(),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Verdict {
     Killed,
     /// A process could not be counted.
     Uncovered,
+    /// Much was resident that nothing charged stands for.
+    Unaccounted,
 }
 
 /// What the job held, by what for, in bytes.
@@ -134,8 +136,8 @@ pub struct Job {
     pub uncovered: Vec<Missed>,
     /// Threads for which there was no room in the ledger.
     pub uncounted_threads: u64,
-    /// Resident bytes in mappings that no row of `charged` stands for, at most at one time; `None` where
-    /// nobody looked.
+    /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
+    /// nobody could tell.
     pub unaccounted: Option<u64>,
 }
 
@@ -150,6 +152,14 @@ impl Job {
         self.processes.get(self.first.as_ref()?.process?)
     }
 
+    /// Whether so much is unaccounted that the limit may have been passed by it: more than 16 MiB, and more than a
+    /// hundredth of the limit.
+    fn has_unaccounted(&self) -> bool {
+        const LEAST: u64 = 16 << 20;
+        let bytes = self.unaccounted.unwrap_or(0);
+        self.limit.is_some_and(|limit| bytes > LEAST.max(limit / 100))
+    }
+
     /// What came of the limit.
     pub fn verdict(&self) -> Verdict {
         if self.killed {
@@ -158,6 +168,8 @@ impl Job {
             Verdict::Refused
         } else if !self.uncovered.is_empty() || self.uncounted_threads > 0 {
             Verdict::Uncovered
+        } else if self.has_unaccounted() {
+            Verdict::Unaccounted
         } else {
             Verdict::Within
         }

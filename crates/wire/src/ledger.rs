@@ -18,6 +18,7 @@
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
 use crate::budget::Budget;
+use crate::heaps::Heaps;
 use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
@@ -41,6 +42,8 @@ pub const STARTING_MODULES: usize = MODULES - 2;
 pub const RESERVED_MODULES: usize = MODULES - 3;
 /// Modules that can be told apart.
 pub const NUMBERED: usize = MODULES - 3;
+/// Stacks are charged in steps of so many bytes, the first one by the process when it begins.
+pub const STACK_STEP: u64 = 64 << 10;
 /// Bytes of a module's path that an account holds.
 pub const MODULE_TEXT: usize = 128;
 
@@ -348,6 +351,10 @@ pub struct Account {
     apart: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
+    /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
+    is_plain_heap: AtomicU32,
+    /// What another allocator has mapped for blocks.
+    pub heaps: Heaps,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
@@ -360,6 +367,8 @@ impl Account {
         let all = own.into_iter().chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
+        self.is_plain_heap.store(0, Ordering::Relaxed);
+        self.heaps.clear();
         self.modules.iter().for_each(ModuleName::clear);
         self.generation.store(generation, Ordering::Release);
     }
@@ -430,6 +439,16 @@ impl Account {
     pub fn is_exempt(&self) -> bool {
         self.exempt.load(Ordering::Relaxed) != 0
     }
+
+    /// Process: its blocks come from glibc.
+    pub fn set_plain_heap(&self) {
+        self.is_plain_heap.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it is known where its blocks are.
+    pub fn has_known_heap(&self) -> bool {
+        self.is_plain_heap.load(Ordering::Relaxed) != 0 || !self.heaps.is_empty()
+    }
 }
 
 /// What went in and out of one size class, or came from one module. Sizes are requested bytes.
@@ -459,6 +478,9 @@ pub struct Sheet {
     generation: AtomicU32,
     /// 1 when the thread is gone and nobody has taken the sheet over.
     pub idle: AtomicU32,
+    /// An address in the highest pages of the thread's stack; 0 where it is the first thread's, or lies in memory
+    /// that is charged as something else.
+    pub stack: AtomicU64,
     /// Successful allocations, reallocs among them.
     pub allocations: AtomicU64,
     /// Blocks released, reallocs among them.
@@ -497,13 +519,15 @@ impl Sheet {
         self.generation.store(generation, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
         self.thread.store(thread, Ordering::Relaxed);
+        self.stack.store(0, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.slot.store(slot + 1, Ordering::Release);
     }
 
     /// Process: a later thread with the same number goes on with it.
-    pub fn take_over(&self, thread: u32) {
+    pub fn take_over(&self, thread: u32, stack: u64) {
         self.thread.store(thread, Ordering::Relaxed);
+        self.stack.store(stack, Ordering::Relaxed);
         self.idle.store(0, Ordering::Release);
     }
 

@@ -15,6 +15,7 @@ pub mod bin;
 pub mod budget;
 pub mod chunk;
 pub mod event;
+pub mod heaps;
 pub mod ledger;
 mod mend;
 pub mod note;

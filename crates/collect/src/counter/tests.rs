@@ -7,6 +7,7 @@ use heaptape_tape::{Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::{OnLimit, Wanted};
 use heaptape_wire::purse::Purse;
+use std::time::Instant;
 
 const LIMIT: u64 = 100 << 20;
 

@@ -317,6 +317,7 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Refused => "refused",
         Verdict::Killed => "killed",
         Verdict::Uncovered => "uncovered",
+        Verdict::Unaccounted => "unaccounted",
     }
 }
 

@@ -26,6 +26,11 @@ fn verdict(figures: &Figures<'_>) -> String {
         Verdict::Uncovered => {
             format!("Not all was counted; of what was, {}{}", held(job), unseen(job))
         }
+        Verdict::Unaccounted => format!(
+            "{} were resident that nothing charged stands for; beside that, {}",
+            Size(job.unaccounted.unwrap_or(0)),
+            held(job)
+        ),
         Verdict::Refused => refused(figures),
         Verdict::Killed => killed(figures),
     }

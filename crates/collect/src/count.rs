@@ -265,14 +265,13 @@ impl<'a> Counted<'a> {
 /// All figures together.
 fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
-    let inherited = counter.inherited();
     let processes = counter.take_processes();
     if counting.limit.is_some() {
         counter.uncovered.extend(greedy_launchers(&processes));
     }
     let times = counter.usage.times();
     let threads = counter.tasks.most();
-    let bounds = Together::of(&counter, &processes, inherited);
+    let bounds = Together::of(&counter, &processes);
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -282,6 +281,8 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         refused: header.refusals.load(Ordering::Relaxed),
         first: counter.refusals.first().cloned(),
         killed: counter.refusals.is_halting(),
+        is_tampered: counter.ledger.budget().limit() != counting.limit.unwrap_or(NO_LIMIT)
+            || counting.limit.is_some_and(|limit| bounds.charged.lower > limit),
         peak: bounds.charged,
         charged: counter.rows_at(bounds.charged.lower),
         requested: bounds.requested,
@@ -332,7 +333,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
+    fn of(counter: &Counter, processes: &[Figures]) -> Together {
         let counted = || processes.iter().filter(|process| !process.launcher);
         let join = |of: &dyn Fn(&Figures) -> Bounds| {
             let mut sum = Bounds::default();
@@ -351,6 +352,9 @@ impl Together {
         let requested = join(&|process| process.requested);
         let usable = join(&|process| process.usable.unwrap_or_default());
         let charged = seen(charged, most.charged.max(counter.sure()), drawn);
+        // What is held against no limit was not drawn.
+        let is_all_held = counter.ledger.header().wanted().mpi_runtime;
+        let most_blocks = if is_all_held { drawn } else { u64::MAX };
         // All that was charged and not beside blocks was blocks.
         let blocks = match counter.basis {
             Basis::Requested => charged.lower.saturating_sub(counter.beside_peaks),
@@ -359,7 +363,7 @@ impl Together {
         Together {
             charged,
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), drawn.saturating_add(inherited)),
+            requested: seen(requested, most.requested.max(blocks), most_blocks),
             usable: seen(usable, most.usable, is_basis(Basis::Usable)),
         }
     }

@@ -51,10 +51,6 @@ pub(crate) struct Most {
     pub(crate) usable: u64,
     /// What is charged beside blocks.
     beside: u64,
-    /// What came with the fork.
-    inherited: u64,
-    /// Requested bytes with those.
-    with_inherited: u64,
 }
 
 /// The figures of a job.
@@ -170,11 +166,8 @@ impl Counter {
             let most = &mut self.row(holder.place).most;
             most.charged = most.charged.max(heap(held, basis).saturating_add(held.beside()));
             most.requested = most.requested.max(held.requested);
-            most.with_inherited =
-                most.with_inherited.max(held.requested.saturating_add(held.inherited));
             most.beside = most.beside.max(held.beside());
             most.usable = most.usable.max(held.usable);
-            most.inherited = most.inherited.max(held.inherited);
         }
         let sheets: Vec<_> = self.holdings.sheets().collect();
         for (index, at) in sheets {
@@ -299,10 +292,6 @@ impl Counter {
             false => heap.upper.saturating_add(account.beside_peak()).min(job),
         };
         let charged = Bounds { lower, upper: upper.max(lower) };
-        let requested = Bounds {
-            lower: own.lower.max(most.with_inherited),
-            upper: own.upper.saturating_add(most.inherited),
-        };
         let modules = modules(self.ledger, process, &sums);
         sums.trim();
         Figures {
@@ -316,18 +305,13 @@ impl Counter {
             launcher: is_exempt,
             peak: charged,
             end: end.saturating_add(stacks.paid()),
-            requested,
+            requested: own,
             usable: is_detailed.then_some(usable),
             resident,
             threads: self.rows[place].threads_seen,
             sums,
             modules,
         }
-    }
-
-    /// What came with forks, in all processes: it may live there longer than it is charged.
-    pub(crate) fn inherited(&self) -> u64 {
-        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.most.inherited))
     }
 
     /// The name of this host.

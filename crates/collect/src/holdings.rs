@@ -25,8 +25,6 @@ pub(crate) struct Held {
     pub(crate) requested: u64,
     /// Usable bytes of them.
     pub(crate) usable: u64,
-    /// Requested bytes of those that came with the fork.
-    pub(crate) inherited: u64,
     /// Requested bytes of blocks that are charged in another row.
     pub(crate) apart: u64,
     /// What is charged beside blocks, by [`Kind`].
@@ -83,7 +81,6 @@ impl Holdings {
                 let mut least = kinds(holder);
                 least.iter_mut().zip(before).for_each(|(now, before)| *now = before.min(*now));
                 Held {
-                    inherited: account.inherited(),
                     apart: account.apart(),
                     kinds: least,
                     is_exempt: account.is_exempt(),
@@ -176,7 +173,7 @@ mod tests {
         let held = Holdings::default().look(ledger, owners.len(), &holders);
         assert_eq!((held[0].requested, held[0].usable, held[0].threads), (1000, 5005, 1));
         assert_eq!((held[0].beside(), held[0].is_exempt), (50, false));
-        assert_eq!((held[1].requested, held[1].inherited, held[1].threads), (2000, 600, 1));
+        assert_eq!((held[1].requested, held[1].threads), (2000, 1));
         assert!(held[1].is_exempt);
         // One that is not taken yet, or not in the list, is nobody's.
         let held = Holdings::default().look(ledger, 1, &holders[1..]);

@@ -25,6 +25,8 @@ pub enum Verdict {
     Uncovered,
     /// Much was resident that nothing charged stands for.
     Unaccounted,
+    /// Somebody has written over what is counted.
+    Tampered,
 }
 
 /// What the job held, by what for, in bytes.
@@ -110,6 +112,8 @@ pub struct Job {
     pub first: Option<FirstRefusal>,
     /// Whether the job was killed, or stopped, for it.
     pub killed: bool,
+    /// Whether the limit was written over while the job ran, or more was charged than it.
+    pub is_tampered: bool,
     /// The most that was charged at one instant.
     pub peak: Bounds,
     /// The rows of `charged` when the most was seen: a sample, which may lie a little below the peak.
@@ -162,7 +166,9 @@ impl Job {
 
     /// What came of the limit.
     pub fn verdict(&self) -> Verdict {
-        if self.killed {
+        if self.is_tampered {
+            Verdict::Tampered
+        } else if self.killed {
             Verdict::Killed
         } else if self.refused > 0 {
             Verdict::Refused

@@ -154,6 +154,8 @@ pub struct Header {
     asked: AtomicU32,
     /// So many of them it has answered.
     settled: AtomicU32,
+    /// Ends of processes that others of the job have waited for.
+    deaths: AtomicU32,
     /// Bytes that are charged in the whole job beside heap blocks.
     beside: AtomicU64,
     /// The most that was granted when somebody last looked …
@@ -210,6 +212,16 @@ impl Header {
     /// compare with by [`Header::is_settled`].
     pub fn ask(&self) -> u32 {
         self.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Process: a child has ended, as it has just been told.
+    pub fn note_death(&self) {
+        self.deaths.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often [`Header::note_death`] was called.
+    pub fn deaths(&self) -> u32 {
+        self.deaths.load(Ordering::Acquire)
     }
 
     /// Process: whether that is done.

@@ -318,6 +318,7 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Killed => "killed",
         Verdict::Uncovered => "uncovered",
         Verdict::Unaccounted => "unaccounted",
+        Verdict::Tampered => "tampered",
     }
 }
 

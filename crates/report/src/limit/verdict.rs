@@ -31,6 +31,10 @@ fn verdict(figures: &Figures<'_>) -> String {
             Size(job.unaccounted.unwrap_or(0)),
             held(job)
         ),
+        Verdict::Tampered => format!(
+            "Tampered with: a program has written over the memory in which the job is counted, so no figure here can be relied on. {}",
+            capital(&held(job))
+        ),
         Verdict::Refused => refused(figures),
         Verdict::Killed => killed(figures),
     }

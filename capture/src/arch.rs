@@ -61,6 +61,16 @@ pub fn ask(number: usize) -> u32 {
     u32::try_from(unsafe { syscall(number, [0; 6]) }).unwrap_or(0)
 }
 
+/// Where the thread's descriptor is, as the calling convention for threads has it.
+pub fn thread_pointer() -> usize {
+    let address: usize;
+    // SAFETY: reads the descriptor's first word, which is its own address.
+    unsafe {
+        asm!("mov {0}, qword ptr fs:[0]", out(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    address
+}
+
 /// The kernel's number of the thread, as libc has noted it for itself; what is read is right only in
 /// versions of glibc that keep it there.
 pub fn noted_thread() -> u32 {

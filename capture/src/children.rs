@@ -6,7 +6,7 @@ use heaptape_wire::note::NoteKind;
 
 use crate::following::following;
 use crate::next::{ENOSYS, set_errno};
-use crate::thread;
+use crate::{counting, thread};
 
 /// Notes a child that ended; one that was stopped or goes on has not.
 fn note(pid: c_int, status: c_int) {
@@ -14,6 +14,9 @@ fn note(pid: c_int, status: c_int) {
     let is_stopped = signal == 0x7f;
     let goes_on = status == 0xffff;
     if pid > 0 && !is_stopped && !goes_on {
+        if counting::is_on() {
+            counting::ledger().header().note_death();
+        }
         thread::note(NoteKind::ChildEnded, 0, &[pid as u64, status as u32 as u64], &[]);
     }
 }

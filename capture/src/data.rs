@@ -55,7 +55,7 @@ impl Data {
             // The rest came with a fork.
             let own = account.charged[Kind::Data as usize].load(Ordering::Relaxed).min(less);
             charges::give_back(lane, Kind::Data, own);
-            account.release_inherited(less - own, 0);
+            account.release_inherited(less - own);
         }
         CHARGED.store(self.bytes, Ordering::Relaxed);
     }

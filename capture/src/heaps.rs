@@ -1,14 +1,20 @@
 //! Heaps: whether a mapping is made for blocks, by an allocator or by the C library. The blocks are charged,
-//! and their mapping is not.
+//! and their mapping is not; where it is the collector is told, which asks the kernel what is resident there.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use heaptape_wire::heaps::Heaps;
+
 use crate::callers::{self, Found};
 use crate::next::{in_glibc, next};
-use crate::owner;
+use crate::pages::PAGE;
+use crate::{counting, owner};
 
 /// The modules of the next allocator and of the C library, as addresses: begin and end.
 static MODULES: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// What is mapped for blocks in this process. The account has a copy.
+static MAPPED: Heaps = Heaps::new();
 
 /// An allocator whose functions are found in one library, and that maps its memory in another.
 const PROXY: &[u8] = b"libtbbmalloc_proxy.so";
@@ -30,6 +36,46 @@ pub fn look_up() {
             module[0].store(start, Ordering::Relaxed);
             module[1].store(start + length, Ordering::Release);
         }
+    }
+}
+
+/// A process begins, after an exec or as a fork's child.
+pub fn begin() {
+    MAPPED.let_go();
+    publish();
+}
+
+fn publish() {
+    if let Some(account) = counting::account() {
+        account.heaps.copy(&MAPPED);
+    }
+}
+
+/// So much was mapped for blocks.
+pub fn mapped(address: usize, length: usize) {
+    MAPPED.add(address as u64, end(address, length));
+    publish();
+}
+
+/// So much is mapped no longer, whatever it was for.
+pub fn unmapped(address: usize, length: usize) {
+    if !MAPPED.is_empty() {
+        MAPPED.remove(address as u64, end(address, length));
+        publish();
+    }
+}
+
+/// The address behind the last page.
+fn end(address: usize, length: usize) -> u64 {
+    address.saturating_add(length).next_multiple_of(PAGE) as u64
+}
+
+/// Whether blocks come from glibc.
+pub fn are_of_glibc() -> bool {
+    let [allocator, libc] = anchors();
+    match callers::find(libc) {
+        Some(found) => (found.start..found.end).contains(&allocator),
+        None => false,
     }
 }
 

@@ -60,6 +60,7 @@ mod shortage;
 mod sizes;
 mod slot;
 mod spending;
+mod stacks;
 mod starting;
 mod supply;
 mod thread;

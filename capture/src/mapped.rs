@@ -120,7 +120,7 @@ impl Leaving {
         if self.charged.inherited > 0
             && let Some(account) = counting::account()
         {
-            account.release_inherited(bytes(self.charged.inherited), 0);
+            account.release_inherited(bytes(self.charged.inherited));
         }
         self.objects.gone(lane);
     }
@@ -157,6 +157,20 @@ pub struct Map {
 /// `mmap`, which `make` makes.
 pub fn map(map: Map, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let length = rounded(map.length, map.flags);
+    let result = map_charged(map, length, caller, make);
+    note_heap(result, length, map.flags, caller);
+    result
+}
+
+/// Notes what an allocator has mapped.
+pub fn note_heap(address: usize, length: usize, flags: c_int, caller: usize) {
+    if address != FAILED && flags & MAP_ANONYMOUS != 0 && heaps::is_for_blocks(caller) {
+        heaps::mapped(address, length);
+    }
+}
+
+/// The same for so many bytes, as the kernel rounds them.
+fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let is_fixed = map.flags & MAP_FIXED != 0;
     let at = if is_fixed { map.address } else { 0 };
     let (Some(lane), Some(place)) = (counting::lane(), pages::pages(at, length)) else {
@@ -198,6 +212,8 @@ pub fn map(map: Map, caller: usize, make: impl FnOnce() -> usize) -> usize {
 
 /// `munmap`.
 pub fn unmap(address: usize, length: usize, make: impl FnOnce() -> c_int) -> c_int {
+    // Before another thread is given the same addresses. (Where it fails nothing was mapped there, or much is odd.)
+    heaps::unmapped(address, length);
     let (Some(lane), Some(place)) = (counting::lane(), pages::pages(address, length)) else {
         return make();
     };
@@ -258,6 +274,17 @@ impl Remap {
 
 /// `mremap`.
 pub fn remap(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize {
+    let result = remap_charged(remap, caller, make);
+    if result != FAILED && heaps::is_for_blocks(caller) {
+        if !remap.keeps() {
+            heaps::unmapped(remap.address, remap.old);
+        }
+        heaps::mapped(result, remap.new);
+    }
+    result
+}
+
+fn remap_charged(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let before = pages::pages(remap.address, remap.old.max(1));
     let after = pages::pages(remap.address, remap.new);
     let (Some(lane), Some(before), Some(after)) = (counting::lane(), before, after) else {
@@ -363,8 +390,15 @@ pub fn move_break(
     end: impl FnOnce() -> usize,
     make: impl FnOnce() -> usize,
 ) -> usize {
-    if increment == 0 || heaps::is_for_blocks(caller) {
+    if increment == 0 {
         return make();
+    }
+    if heaps::is_for_blocks(caller) {
+        let old = make();
+        if old != FAILED && increment > 0 {
+            heaps::mapped(old, increment as usize);
+        }
+        return old;
     }
     let (Some(lane), old) = (counting::lane(), end()) else { return make() };
     let kind = starting::row(Kind::Mappings, caller);

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use heaptape_wire::atomic::AtomicU64;
-use heaptape_wire::ledger::{Kind, SHEETS, Sheet};
+use heaptape_wire::ledger::{Kind, SHEETS};
 
 use crate::arena::{private, thread_place};
 use crate::counting::{self, Lane, ledger};
@@ -14,16 +14,15 @@ use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
-use crate::{apart, arch, asking, callers, pages, reserve, shared, sizes, spending};
+use crate::{apart, arch, asking, callers, heaps, pages, reserve, shared, sizes, spending, stacks};
 
 /// The number of the process slot, which the account has, too.
 pub fn own_slot() -> u32 {
     STATE.slot.load(Ordering::Relaxed)
 }
 
-/// What was charged for what this process had when it last forked, and the requested bytes of the blocks among
-/// that: what the child has inherited.
-static HELD: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// What was charged for what this process had when it last forked: what the child has inherited.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// No thread of the process had a lane yet.
 static IS_NEW: AtomicBool = AtomicBool::new(false);
@@ -48,6 +47,10 @@ pub fn join() -> Option<Lane> {
         slot.set_lane(lane);
         if IS_NEW.swap(false, Ordering::Relaxed) {
             reserve::begin(lane);
+            stacks::begin(lane);
+            if heaps::are_of_glibc() {
+                counting::account()?.set_plain_heap();
+            }
             shared::inherit(lane);
         }
     }
@@ -74,7 +77,9 @@ fn take(slot: &ThreadSlot) -> Option<usize> {
     })?;
     let (number, tid) = slot.identity();
     let generation = STATE.generation.load(Ordering::Relaxed);
-    ledger().sheet(index).open(own_slot(), generation, number, tid);
+    let sheet = ledger().sheet(index);
+    sheet.open(own_slot(), generation, number, tid);
+    sheet.stack.store(stacks::own(tid), Ordering::Relaxed);
     Some(index)
 }
 
@@ -94,12 +99,12 @@ fn claim() -> Option<usize> {
 pub fn begin(is_fork: bool, is_launcher: bool) {
     let Some(account) = counting::account() else { return };
     IS_NEW.store(true, Ordering::Relaxed);
+    heaps::begin();
     if is_fork {
         callers::forget();
         sizes::inherit();
         pages::inherit();
-        let [charged, blocks] = HELD.each_ref().map(|held| held.load(Ordering::Relaxed));
-        account.inherit(charged, blocks);
+        account.inherit(HELD.load(Ordering::Relaxed));
     }
     if is_launcher && !ledger().header().wanted().launchers {
         IS_EXEMPT.store(1, Ordering::Relaxed);
@@ -115,25 +120,24 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
 pub fn before_fork() {
     let Some(account) = counting::account() else { return };
     let numbers = private().next_thread.load(Ordering::Relaxed) as usize;
-    let live = |bytes: fn(&Sheet) -> [&AtomicU64; 2]| {
-        (0..numbers).fold(0u64, |sum, number| {
-            // SAFETY: slots of this process; only what never changes once it is set is read.
-            let lane = unsafe { (*thread_place(number)).lane() };
-            let words = lane.map(|lane| bytes(lane.sheet).map(|word| word.load(Ordering::Relaxed)));
-            let [made, gone] = words.unwrap_or_default();
-            sum.wrapping_add(made.wrapping_sub(gone))
-        })
-    };
-    let requested = live(|sheet| [&sheet.allocated, &sheet.freed]);
-    let usable = live(|sheet| sheet.usable.each_ref());
-    let charged = if counting::is_by_usable() { usable } else { requested };
+    let is_by_usable = counting::is_by_usable();
+    let live = (0..numbers).fold(0u64, |sum, number| {
+        // SAFETY: slots of this process; only what never changes once it is set is read.
+        let lane = unsafe { (*thread_place(number)).lane() };
+        let words = lane.map(|Lane { sheet, .. }| match is_by_usable {
+            true => sheet.usable.each_ref(),
+            false => [&sheet.allocated, &sheet.freed],
+        });
+        let words = words.map(|words| words.map(|word| word.load(Ordering::Relaxed)));
+        let [made, gone] = words.unwrap_or_default();
+        sum.wrapping_add(made.wrapping_sub(gone))
+    });
     let row = |kind: Kind| account.charged[kind as usize].load(Ordering::Relaxed);
     // Of what the MPI runtime took when it started, blocks are among the others.
     let starting = row(Kind::MpiRuntime).saturating_sub(account.apart());
     let beside = row(Kind::Mappings).wrapping_add(row(Kind::Data)).wrapping_add(starting);
-    let all = charged.wrapping_sub(account.uncharged()).wrapping_add(account.inherited());
-    HELD[0].store(all.wrapping_add(beside), Ordering::Relaxed);
-    HELD[1].store(requested.wrapping_add(account.inherited_blocks()), Ordering::Relaxed);
+    let blocks = live.wrapping_sub(account.uncharged()).wrapping_add(account.inherited());
+    HELD.store(blocks.wrapping_add(beside), Ordering::Relaxed);
 }
 
 /// From the handler in a fork's child: what it shares with others it takes part in at once, since these may
@@ -154,7 +158,7 @@ pub fn release_inherited(known: Known, usable: impl FnOnce() -> u64) {
         false => known.size,
     };
     if let Some(account) = counting::account() {
-        account.release_inherited(charged, known.size);
+        account.release_inherited(charged);
     }
 }
 

@@ -24,6 +24,7 @@ use crate::asking;
 use crate::counting::Lane;
 use crate::lifecycle::{self, STATE, detach};
 use crate::shortage::ShortOfMemory;
+use crate::stacks;
 use crate::supply;
 use crate::thread::expect_threads;
 
@@ -411,7 +412,7 @@ impl ThreadSlot {
                 purse,
             });
             if let Some(sheet) = sheet.as_ref() {
-                sheet.take_over((*slot).tid);
+                sheet.take_over((*slot).tid, stacks::own((*slot).tid));
             }
         }
     }

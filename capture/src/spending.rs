@@ -1,6 +1,6 @@
 //! Spending: a thread's way to the job's budget, and what the budget asks of the system.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::SHEETS;
@@ -66,10 +66,23 @@ fn comes_back(spends: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Waits until the collector has given back what the dead held; false where nobody will.
+/// When the collector was last asked, as the session clock and the ends known then; 0 before.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+/// An answer holds so long, unless the end of another process was told meanwhile: who is refused all the time
+/// would wait all the time.
+const HOLDS_MS: u32 = 50;
+
+/// Waits until the collector has given back what the dead held; false where nobody will, or nobody can have
+/// died since it last has.
 fn settles() -> bool {
     let header = ledger().header();
     let session = arena().session();
+    let (time, deaths) = (session.clock().wrapping_add(1), header.deaths());
+    let last = ASKED.load(Ordering::Relaxed);
+    if last != 0 && last as u32 == deaths && time.wrapping_sub((last >> 32) as u32) < HOLDS_MS {
+        return false;
+    }
+    ASKED.store(u64::from(time.max(1)) << 32 | u64::from(deaths), Ordering::Relaxed);
     let question = header.ask();
     let (mut beat, mut silent) = (session.heartbeat(), 0);
     while !header.is_settled(question) {

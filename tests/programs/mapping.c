@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 enum { RW = PROT_READ | PROT_WRITE, ANONYMOUS = MAP_PRIVATE | MAP_ANONYMOUS, PAGE = 4096 };
+// What a process is charged for its reserve and its stacks, in pages.
+enum { OWN = 8 + 16 };
 static size_t limit, all;
 static int wrong;
 
@@ -178,11 +180,11 @@ static void forked(void) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        EXPECT(100 + 8); // and its own reserve
+        EXPECT(100 + OWN);
         CHECK(munmap(m, 50 * PAGE) == 0 && mprotect(m + 50 * PAGE, 50 * PAGE, RW) == 0);
-        EXPECT(100 + 8);
+        EXPECT(100 + OWN);
         CHECK(map(7, RW, 0) != MAP_FAILED && mprotect(none, 10 * PAGE, RW) == 0);
-        EXPECT(117 + 8);
+        EXPECT(117 + OWN);
         fflush(stdout);
         _exit(wrong);
     }

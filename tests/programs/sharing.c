@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 enum { RW = PROT_READ | PROT_WRITE, PAGE = 4096, PAGES = 256 };
+// What a process is charged for its reserve and its stacks, in pages.
+enum { OWN = 8 + 16 };
 static const size_t bytes = (size_t)PAGES * PAGE;
 static size_t limit, all;
 static int wrong;
@@ -59,12 +61,12 @@ static void in_child(char *m, size_t length, int parting) {
     pid_t child = fork();
     if (child == 0) {
         CHECK(write(to_parent[1], &byte, 1) == 1 && read(to_child[0], &byte, 1) == 1);
-        // The parent has unmapped it: the child has it still, and its own reserve.
-        EXPECT((long)(length / PAGE) + 8);
+        // The parent has unmapped it: the child has it still.
+        EXPECT((long)(length / PAGE) + OWN);
         m[length - 1] = 1;
         if (parting) {
             CHECK(munmap(m, length) == 0);
-            EXPECT(8);
+            EXPECT(OWN);
         }
         fflush(stdout);
         _exit(wrong);

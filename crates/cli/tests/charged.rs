@@ -139,6 +139,95 @@ fn what_the_mpi_runtime_takes_when_it_starts_may_be_left_out() {
     }
 }
 
+/// What a document tells of a row, in bytes.
+fn row(document: &Value, name: &str) -> u64 {
+    document["charged"][name].as_u64().expect("a row")
+}
+
+#[test]
+fn what_is_mapped_where_nobody_sees_it_is_unaccounted() {
+    const BYTES: u64 = 64 << 20;
+    let command = words([program("unseen").as_os_str(), OsStr::new(&BYTES.to_string())]);
+    for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+        let (outcome, document) = limited(LIMIT, &[], &command, preload.as_deref());
+        assert_eq!(
+            (outcome.code(), &document["verdict"]),
+            (0, &"unaccounted".into()),
+            "{preload:?}"
+        );
+        let bytes = document["unaccounted"].as_u64().unwrap_or(0);
+        // An allocator's own data, charged and never touched, may hide as much.
+        let little = if preload.is_some() { 4 << 20 } else { 1 << 20 };
+        assert!(bytes.abs_diff(BYTES) < little, "{preload:?}: {bytes}");
+    }
+    let (outcome, document) = limited(LIMIT, &["--strict"], &command, None);
+    assert_eq!((outcome.code(), &document["verdict"]), (3, &"unaccounted".into()));
+    // Little is none of the judge's business, and of a large limit it takes more.
+    let (_, document) = limited(8 << 30, &[], &command, None);
+    assert_eq!(document["verdict"], "within");
+}
+
+#[test]
+fn ordinary_programs_have_little_that_is_unaccounted() {
+    const LITTLE: u64 = 2 << 20;
+    let script = "x = [str(i) for i in range(300000)]; import json, time; time.sleep(1.5)";
+    let python = words(["python3", "-c", script]);
+    let command =
+        words([program("deep").as_os_str(), "100000".as_ref(), "8".as_ref(), "50000000".as_ref()]);
+    for command in [python, command] {
+        for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+            let (outcome, document) = limited(500_000_000, &[], &command, preload.as_deref());
+            assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()), "{document}");
+            let bytes = document["unaccounted"].as_u64();
+            assert!(bytes.is_some_and(|bytes| bytes < LITTLE), "{preload:?}: {bytes:?}");
+        }
+    }
+    for (outcome, document) in with_window(3, 8 << 20, 1 << 30, &[]) {
+        assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()));
+        assert!(document["unaccounted"].as_u64().unwrap_or(0) < LITTLE, "{document}");
+    }
+}
+
+#[test]
+fn stacks_are_charged_as_far_as_they_are_touched() {
+    const DEEP: u64 = 2 << 20;
+    const STEP: u64 = 64 << 10;
+    let deep = |threads: u64, limit: u64| {
+        let args = [DEEP, threads, 50_000_000].map(|word| word.to_string());
+        let mut command = words([program("deep")]);
+        command.extend(words(args));
+        limited(limit, &[], &command, None)
+    };
+    for threads in [0, 3] {
+        let (outcome, document) = deep(threads, 500_000_000);
+        assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()));
+        let (stacks, all) = (row(&document, "stacks"), (1 + threads) * DEEP);
+        // Beside what the program touches there is what its libraries do, and half a step on average.
+        assert!((all..all + (1 + threads) * STEP + STEP).contains(&stacks), "{threads}: {stacks}");
+        assert!(row(&document, "heap") < 51_000_000, "the block beside a stack is none");
+        let upper = document["peak"]["charged"]["upper"].as_u64();
+        assert!(upper >= Some(50_000_000 + stacks), "{upper:?}");
+    }
+    // Nobody can refuse them: what does not fit is told.
+    let limit = 51_500_000;
+    let (outcome, document) = deep(0, limit);
+    assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()));
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(limit));
+    assert!(row(&document, "stacks") < 3 * DEEP / 4);
+    assert!(document["unaccounted"].as_u64() > Some(DEEP / 4), "{document}");
+}
+
+#[test]
+fn a_program_that_sheds_the_library_is_named() {
+    let command = words([program("barely").as_os_str(), OsStr::new("100000000")]);
+    let (outcome, document) = limited(50 << 20, &["--strict"], &command, None);
+    assert_eq!((outcome.code(), &document["verdict"]), (3, &"uncovered".into()), "{document}");
+    let missed = document["uncovered"].as_array().expect("a list");
+    let is_it =
+        |missed: &Value| missed["why"].as_str().is_some_and(|why| why.contains("past libc"));
+    assert!(missed.iter().any(is_it), "{document}");
+}
+
 /// Runs the program whose library takes far more than the limit; other copies of the library, which are not
 /// exempt, come to its place.
 fn indulged(asked: &[&str], preload: Option<&Path>) -> (Outcome, Value) {

@@ -140,6 +140,7 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     recorder.counter = ledger.map(|ledger| {
         let host = read::hostname().unwrap_or_default();
         let mut counter = Counter::new(ledger, counting.basis, counting.exact, host);
+        counter.session = Some(identity);
         if counting.on_limit == OnLimit::Kill {
             counter.usage.segments = Some(Segments::new(identity));
         }
@@ -275,13 +276,13 @@ impl<'a> Counted<'a> {
 /// All figures together.
 fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
-    let inherited = counter.inherited();
     let processes = counter.take_processes();
     if counting.limit.is_some() {
         counter.uncovered.extend(greedy_launchers(&processes));
     }
     let times = counter.usage.times();
-    let bounds = Together::of(&counter, &processes, inherited);
+    let threads = counter.tasks.most();
+    let bounds = Together::of(&counter, &processes);
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -291,6 +292,8 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         refused: header.refusals.load(Ordering::Relaxed),
         first: counter.refusals.first().cloned(),
         killed: counter.refusals.is_halting(),
+        is_tampered: counter.ledger.budget().limit() != counting.limit.unwrap_or(NO_LIMIT)
+            || counting.limit.is_some_and(|limit| bounds.charged.lower > limit),
         peak: bounds.charged,
         charged: counter.rows_at(bounds.charged.lower),
         requested: bounds.requested,
@@ -299,12 +302,15 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         elapsed,
         processor: times.processor,
         faults: times.faults,
-        threads: [counter.threads, processes.iter().map(|process| process.threads).sum()],
+        threads: [
+            threads,
+            processes.iter().map(|process| process.threads).sum::<u64>().max(threads),
+        ],
         numa_nodes: system::numa_nodes().unwrap_or(1),
         processes,
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
-        unaccounted: None,
+        unaccounted: counter.unaccounted.most(),
     }
 }
 
@@ -338,7 +344,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(counter: &Counter, processes: &[Figures], inherited: u64) -> Together {
+    fn of(counter: &Counter, processes: &[Figures]) -> Together {
         let counted = || processes.iter().filter(|process| !process.launcher);
         let join = |of: &dyn Fn(&Figures) -> Bounds| {
             let mut sum = Bounds::default();
@@ -367,11 +373,7 @@ impl Together {
         Together {
             charged,
             // What is usable is at least what was requested.
-            requested: seen(
-                requested,
-                most.requested.max(blocks),
-                most_blocks.saturating_add(inherited),
-            ),
+            requested: seen(requested, most.requested.max(blocks), most_blocks),
             usable: seen(usable, most.usable, most_usable),
         }
     }

@@ -4,8 +4,9 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod sampling;
+
 use std::collections::HashMap;
-use std::time::Instant;
 
 use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
 use heaptape_tape::Uncovered;
@@ -19,8 +20,12 @@ use crate::holdings::{Held, Holder, Holdings};
 use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::refused::Refusals;
+use crate::segments::Identity;
+use crate::stacks::Stacks;
+use crate::tasks::Tasks;
 use crate::treasury::Treasury;
-use crate::usage::{Sampled, Usage};
+use crate::usage::Usage;
+use sampling::Unaccounted;
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -31,6 +36,10 @@ struct Row {
     threads: HashMap<usize, u32>,
     /// Threads that it ever had, as far as was seen.
     threads_seen: u64,
+    /// Its stacks, as far as they are charged by the collector.
+    stacks: Stacks,
+    /// What was unaccounted in the last sample.
+    beyond: Option<u64>,
     figures: Option<Figures>,
 }
 
@@ -42,10 +51,6 @@ pub(crate) struct Most {
     pub(crate) usable: u64,
     /// What is charged beside blocks.
     beside: u64,
-    /// What came with the fork.
-    inherited: u64,
-    /// Requested bytes with those.
-    with_inherited: u64,
 }
 
 /// The figures of a job.
@@ -67,11 +72,14 @@ pub(crate) struct Counter {
     charged: Charged,
     /// What was charged beside blocks to all processes that have ended, each at its own peak.
     pub(crate) beside_peaks: u64,
-    pub(crate) threads: u64,
+    pub(crate) tasks: Tasks,
+    pub(crate) unaccounted: Unaccounted,
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
     host: String,
+    /// Our own file, which processes have mapped.
+    pub(crate) session: Option<Identity>,
     /// The counting is ending: processes that go on keep what they have.
     pub(crate) is_closing: bool,
 }
@@ -90,11 +98,13 @@ impl Counter {
             now: (Vec::new(), 0),
             charged: Charged::default(),
             beside_peaks: 0,
-            threads: 0,
+            tasks: Tasks::new(),
+            unaccounted: Unaccounted::default(),
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
             host,
+            session: None,
             is_closing: false,
         }
     }
@@ -145,7 +155,9 @@ impl Counter {
     fn look_at(&mut self, taken: usize, processes: &[Process], places: &[usize]) {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
-        self.threads = self.threads.max(held.iter().map(|held| held.threads).sum());
+        let pid = |holder: &Holder| processes[holder.place].known_pid();
+        let threads = holders.iter().zip(&held).map(|(holder, held)| (pid(holder), held.threads));
+        self.tasks.look(threads);
         let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
         let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
         self.now.0 = each.collect();
@@ -160,11 +172,8 @@ impl Counter {
             let most = &mut self.row(holder.place).most;
             most.charged = most.charged.max(heap(held, basis).saturating_add(held.beside()));
             most.requested = most.requested.max(held.requested);
-            most.with_inherited =
-                most.with_inherited.max(held.requested.saturating_add(held.inherited));
             most.beside = most.beside.max(held.beside());
             most.usable = most.usable.max(held.usable);
-            most.inherited = most.inherited.max(held.inherited);
         }
         let sheets: Vec<_> = self.holdings.sheets().collect();
         for (index, at) in sheets {
@@ -245,6 +254,7 @@ impl Counter {
         let is_exempt = figures.launcher;
         let row = self.row(place);
         (row.figures, row.threads) = (Some(figures), HashMap::new());
+        let stacks = row.stacks.paid();
         let account = self.ledger.account(process.slot as usize);
         if !is_exempt {
             self.beside_peaks = self.beside_peaks.saturating_add(account.beside_peak());
@@ -256,6 +266,7 @@ impl Counter {
             self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
         }
         self.ledger.header().ahead.end(account.ahead());
+        self.treasury.give_back(stacks, taken);
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
@@ -271,7 +282,8 @@ impl Counter {
         let (is_detailed, is_exempt) = (self.is_detailed(), account.is_exempt());
         let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
         let job = self.ledger.budget().peak();
-        let (basis, most) = (self.basis, self.row(place).most);
+        let basis = self.basis;
+        let Row { most, stacks, .. } = *self.row(place);
         let own = peak(sums.peak, most.requested);
         let usable = peak(sums.usable_peak, most.usable);
         let heap = if basis == Basis::Usable { usable } else { own };
@@ -282,10 +294,6 @@ impl Counter {
             false => heap.upper.saturating_add(account.beside_peak()).min(job),
         };
         let charged = Bounds { lower, upper: upper.max(lower) };
-        let requested = Bounds {
-            lower: own.lower.max(most.with_inherited),
-            upper: own.upper.saturating_add(most.inherited),
-        };
         let modules = modules(self.ledger, process, &sums);
         sums.trim();
         Figures {
@@ -298,19 +306,14 @@ impl Counter {
             ended: Ended { code: process.exit.code, signal: process.exit.signal },
             launcher: is_exempt,
             peak: charged,
-            end,
-            requested,
+            end: end.saturating_add(stacks.paid()),
+            requested: own,
             usable: is_detailed.then_some(usable),
             resident,
             threads: self.rows[place].threads_seen,
             sums,
             modules,
         }
-    }
-
-    /// What came with forks, in all processes: it may live there longer than it is charged.
-    pub(crate) fn inherited(&self) -> u64 {
-        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.most.inherited))
     }
 
     /// The name of this host.
@@ -351,20 +354,9 @@ impl Recorder {
     pub(crate) fn count(&mut self) {
         let Some(counter) = &mut self.counter else { return };
         counter.look(&mut self.arena, &self.processes, &self.live);
-        let now = Instant::now();
-        if counter.usage.is_due(now) {
-            let sampled = |&place: &usize| {
-                let process = &self.processes[place];
-                let account = counter.ledger.account(process.slot as usize);
-                let pid = process.pid.filter(|_| process.gone.is_none())?;
-                Some(Sampled { place, pid, is_counted: !account.is_exempt() })
-            };
-            let all: Vec<Sampled> = self.live.iter().filter_map(sampled).collect();
-            let session = self.arena.arena().session();
-            if !all.is_empty() {
-                counter.usage.sample(&all, now, || session.beat());
-            }
-        }
+        let taken = self.arena.sheets();
+        let session = self.arena.arena().session();
+        counter.sample(&self.processes, &self.live, taken, || session.beat());
     }
 }
 

@@ -25,15 +25,19 @@ struct Estate {
 
 /// All processes that forked, with their heirs.
 #[derive(Debug, Default)]
-pub(crate) struct Heirs(Vec<Estate>);
+pub(crate) struct Heirs {
+    estates: Vec<Estate>,
+    /// Heirs that have ended, and stand for a child of theirs that is still to come.
+    leaving: Vec<Place>,
+}
 
 impl Heirs {
     /// `child` was forked by `parent`, which may have ended since.
     pub(crate) fn forked(&mut self, parent: Place, child: Place) {
-        if !self.0.iter().any(|estate| estate.of == parent) {
-            self.0.push(Estate { of: parent, heirs: Vec::new(), left: None });
+        if !self.estates.iter().any(|estate| estate.of == parent) {
+            self.estates.push(Estate { of: parent, heirs: Vec::new(), left: None });
         }
-        for estate in &mut self.0 {
+        for estate in &mut self.estates {
             if estate.of == parent || estate.heirs.contains(&parent) {
                 estate.heirs.push(child);
             }
@@ -43,19 +47,22 @@ impl Heirs {
     /// `process` has ended, or is another program now, and held `bytes`. `is_awaited`: a child that it has
     /// forked is still to make itself known. What is left is settled with the next [`Heirs::settle`].
     pub(crate) fn ended(&mut self, process: Place, bytes: u64, is_awaited: bool) {
-        if is_awaited && !self.0.iter().any(|estate| estate.of == process) {
-            self.0.push(Estate { of: process, heirs: Vec::new(), left: None });
+        if is_awaited && !self.estates.iter().any(|estate| estate.of == process) {
+            self.estates.push(Estate { of: process, heirs: Vec::new(), left: None });
+        }
+        if is_awaited {
+            self.leaving.push(process);
         }
         let mut is_inherited = false;
-        for estate in &mut self.0 {
-            estate.heirs.retain(|&heir| heir != process);
+        for estate in &mut self.estates {
+            estate.heirs.retain(|&heir| heir != process || is_awaited);
             if estate.of == process {
                 estate.left = Some(bytes);
                 is_inherited = true;
             }
         }
         if !is_inherited && bytes > 0 {
-            self.0.push(Estate { of: process, heirs: Vec::new(), left: Some(bytes) });
+            self.estates.push(Estate { of: process, heirs: Vec::new(), left: Some(bytes) });
         }
     }
 
@@ -68,7 +75,11 @@ impl Heirs {
     ) -> u64 {
         let mut rest: HashMap<Place, u64> = HashMap::new();
         let mut freed = 0;
-        for estate in &mut self.0 {
+        let (leaving, left): (Vec<Place>, Vec<Place>) =
+            self.leaving.iter().partition(|&&place| awaits(place));
+        for estate in &mut self.estates {
+            estate.heirs.retain(|heir| !left.contains(heir));
+            let is_awaited = awaits(estate.of) || estate.heirs.iter().any(|h| leaving.contains(h));
             let Some(left) = &mut estate.left else { continue };
             let rests = estate.heirs.iter().map(|&heir| {
                 let rest = rest.get(&heir).copied().unwrap_or_else(|| holds(heir));
@@ -76,7 +87,7 @@ impl Heirs {
             });
             let most = rests.max_by_key(|&(rest, heir)| (rest, std::cmp::Reverse(heir)));
             let kept = match most {
-                _ if awaits(estate.of) => *left,
+                _ if is_awaited => *left,
                 Some((most, heir)) => {
                     let kept = (*left).min(most);
                     rest.insert(heir, most - kept);
@@ -91,18 +102,19 @@ impl Heirs {
             Some(left) => left == 0 && !awaits(estate.of),
             None => estate.heirs.is_empty(),
         };
-        self.0.retain(|estate| !is_over(estate));
+        self.estates.retain(|estate| !is_over(estate));
+        self.leaving = leaving;
         freed
     }
 
     /// What is charged for processes that are gone.
     pub(crate) fn charged(&self) -> u64 {
-        self.0.iter().filter_map(|estate| estate.left).sum()
+        self.estates.iter().filter_map(|estate| estate.left).sum()
     }
 
     /// Whether there is nothing to settle.
     pub(crate) fn is_settled(&self) -> bool {
-        self.0.iter().all(|estate| estate.left.is_none())
+        self.leaving.is_empty() && self.estates.iter().all(|estate| estate.left.is_none())
     }
 }
 
@@ -110,6 +122,23 @@ impl Heirs {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_charge_outlives_an_heir_whose_own_child_is_still_to_come() {
+        let mut heirs = Heirs::default();
+        heirs.forked(0, 1);
+        heirs.ended(0, 1000, false);
+        assert_eq!(heirs.settle(|_| 1000, |_| false), 0);
+        // The heir has forked, too, and ends before its child makes itself known.
+        heirs.ended(1, 500, true);
+        assert_eq!(heirs.settle(|_| 0, |place| place == 1), 0);
+        heirs.forked(1, 2);
+        assert_eq!(heirs.settle(|_| 1500, |_| false), 0);
+        assert_eq!(heirs.charged(), 1500);
+        heirs.ended(2, 0, false);
+        assert_eq!(heirs.settle(|_| 0, |_| false), 1500);
+        assert!(heirs.is_settled());
+    }
 
     #[test]
     fn a_parents_charge_stays_until_its_last_heir_has_gone() {
@@ -128,7 +157,7 @@ mod tests {
         assert_eq!(heirs.charged(), 250);
         heirs.ended(3, 5, false);
         assert_eq!(heirs.settle(held, |_| false), 255);
-        assert!(heirs.is_settled() && heirs.0.is_empty());
+        assert!(heirs.is_settled() && heirs.estates.is_empty());
     }
 
     #[test]
@@ -158,7 +187,7 @@ mod tests {
         let mut heirs = Heirs::default();
         heirs.ended(0, 500, false);
         assert_eq!(heirs.settle(|_| 500, |_| false), 500);
-        assert!(heirs.0.is_empty());
+        assert!(heirs.estates.is_empty());
     }
 
     /// One that lives, as a plain list of the blocks that it has: who made each.

@@ -25,8 +25,6 @@ pub(crate) struct Held {
     pub(crate) requested: u64,
     /// Usable bytes of them.
     pub(crate) usable: u64,
-    /// Requested bytes of those that came with the fork.
-    pub(crate) inherited: u64,
     /// Bytes of blocks that are charged in another row, or nowhere.
     pub(crate) apart: u64,
     /// What is charged beside blocks, by [`Kind`].
@@ -83,7 +81,6 @@ impl Holdings {
                 let mut least = kinds(holder);
                 least.iter_mut().zip(before).for_each(|(now, before)| *now = before.min(*now));
                 Held {
-                    inherited: account.inherited_blocks(),
                     apart: account.apart().wrapping_add(account.uncharged()),
                     kinds: least,
                     is_exempt: account.is_exempt(),
@@ -171,12 +168,12 @@ mod tests {
         add(&ledger.sheet(0).freed, 4000);
         ledger.sheet(2).idle.store(1, Ordering::Relaxed);
         add(&ledger.account(3).charged[Kind::Data as usize], 50);
-        ledger.account(4).inherit(700, 600);
+        ledger.account(4).inherit(600);
         ledger.account(4).exempt();
         let held = Holdings::default().look(ledger, owners.len(), &holders);
         assert_eq!((held[0].requested, held[0].usable, held[0].threads), (1000, 5005, 1));
         assert_eq!((held[0].beside(), held[0].is_exempt), (50, false));
-        assert_eq!((held[1].requested, held[1].inherited, held[1].threads), (2000, 600, 1));
+        assert_eq!((held[1].requested, held[1].threads), (2000, 1));
         assert!(held[1].is_exempt);
         // One that is not taken yet, or not in the list, is nobody's.
         let held = Holdings::default().look(ledger, 1, &holders[1..]);

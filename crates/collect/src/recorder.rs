@@ -39,6 +39,8 @@ const THREADS_SHARE: u32 = 20;
 /// in a sandbox can't sleep, and take the time of those who would end.
 const THREADS_SOONER: Duration = Duration::from_millis(20);
 const THREADS_SOONER_SHARE: u32 = 3;
+/// Sheets of a counted job from which on threads that have ended are looked for sooner.
+const MANY_SHEETS: usize = 512;
 /// How often processes are looked for that have registered and were not found.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// How often processes are looked for that did not make themselves known.
@@ -278,7 +280,8 @@ impl Recorder {
         let now = Instant::now();
         self.sample(now)?;
         let (every, share) = match self.waited {
-            0 => (THREADS_EVERY, THREADS_SHARE),
+            // Of many short threads sheets are soon all taken.
+            0 if self.arena.sheets() < MANY_SHEETS => (THREADS_EVERY, THREADS_SHARE),
             _ => (THREADS_SOONER, THREADS_SOONER_SHARE),
         };
         if self.threads.is_due_with(every, share, now) {

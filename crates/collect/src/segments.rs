@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use heaptape_proc::{Error, Mapping, read};
 
 /// A file, by device and inode.
-type Identity = ((u32, u32), u64);
+pub(crate) type Identity = ((u32, u32), u64);
 
 /// What was seen.
 pub(crate) struct Segments {
@@ -64,7 +64,7 @@ impl Segments {
     }
 }
 
-fn identity(mapping: &Mapping) -> Identity {
+pub(crate) fn identity(mapping: &Mapping) -> Identity {
     (mapping.dev, mapping.inode)
 }
 

@@ -92,6 +92,26 @@ impl Treasury {
         self.give_back(freed, taken);
     }
 
+    /// Takes so many bytes of what is left of the limit, or all that is left in whole pages; how many.
+    pub(crate) fn take(&self, bytes: u64, taken: usize) -> u64 {
+        const PAGE: u64 = 4096;
+        if bytes == 0 {
+            return 0;
+        }
+        let (budget, office) = (self.budget(), self.office(taken));
+        let left = budget.limit().saturating_sub(budget.granted()) / PAGE * PAGE;
+        let takes = |&bytes: &u64| budget.spend_rest(&self.kept, bytes, &office);
+        [bytes, left.min(bytes)].into_iter().find(takes).unwrap_or(0)
+    }
+
+    /// Notes that so many bytes more, or fewer, are charged to a process in this row.
+    pub(crate) fn note(&self, account: &Account, kind: Kind, more: u64) {
+        let header = self.ledger.header();
+        account.note(kind, more);
+        header.note_beside(more);
+        header.note_high(self.budget().granted());
+    }
+
     /// Gives back what was kept, or a part of it.
     pub(crate) fn give_back(&self, bytes: u64, taken: usize) {
         if bytes > 0 {

@@ -33,6 +33,8 @@ pub(crate) struct Times {
 pub(crate) struct Sampled {
     pub(crate) place: usize,
     pub(crate) pid: u32,
+    pub(crate) slot: u16,
+    pub(crate) generation: u32,
     /// Whether it is held against the limit.
     pub(crate) is_counted: bool,
 }
@@ -69,22 +71,31 @@ impl Usage {
         self.due.is_due(now)
     }
 
-    /// Samples all processes.
-    pub(crate) fn sample(&mut self, all: &[Sampled], started: Instant, beat: impl Fn()) {
+    /// Samples all processes; how many threads they have. `resident`: what is resident in one, each page divided by
+    /// the number of processes that map it.
+    pub(crate) fn sample(
+        &mut self,
+        all: &[Sampled],
+        started: Instant,
+        mut resident: impl FnMut(&Sampled) -> Option<u64>,
+    ) -> u64 {
         let mut sum = None;
+        let mut threads = 0;
         for sampled in all {
-            beat();
-            if let Some(bytes) = resident(sampled.pid) {
+            if let Some(bytes) =
+                resident(sampled).or_else(|| read::status(sampled.pid).ok()?.vm_rss)
+            {
                 let most = self.resident.entry(sampled.place).or_default();
                 *most = bytes.max(*most);
                 if sampled.is_counted {
                     sum = Some(sum.unwrap_or(0u64).saturating_add(bytes));
                 }
             }
-            if let Ok(stat) = read::stat(sampled.pid)
-                && is_stranger(stat.ppid)
-            {
-                self.strangers.insert(sampled.place, times(&stat));
+            if let Ok(stat) = read::stat(sampled.pid) {
+                threads += stat.threads;
+                if is_stranger(stat.ppid) {
+                    self.strangers.insert(sampled.place, times(&stat));
+                }
             }
             if let Some(segments) = &mut self.segments {
                 segments.note(sampled.pid);
@@ -93,6 +104,7 @@ impl Usage {
         self.most = self.most.max(sum);
         let now = Instant::now();
         self.due.spent(now - started, now);
+        threads
     }
 
     /// The most that was resident in a process.
@@ -120,11 +132,6 @@ impl Usage {
         }
         sum
     }
-}
-
-fn resident(pid: u32) -> Option<u64> {
-    let shared = read::smaps_rollup(pid).ok().and_then(|rollup| rollup.pss);
-    shared.or_else(|| read::status(pid).ok()?.vm_rss)
 }
 
 /// Whether a child of `parent` is none that will be waited for by us or by our descendants.
@@ -172,10 +179,13 @@ mod tests {
         let own = std::process::id();
         assert!(!is_stranger(own));
         assert!(is_stranger(0));
-        let sampled = Sampled { place: 3, pid: own, is_counted: true };
+        let sampled = Sampled { place: 3, pid: own, slot: 0, generation: 1, is_counted: true };
         let mut usage = Usage::new();
-        usage.sample(&[sampled], Instant::now(), || {});
+        assert!(usage.sample(&[sampled], Instant::now(), |_| None) > 0);
+        // Where the kernel tells no shares it tells the sum.
         assert!(usage.resident_of(3) > Some(1 << 16));
+        usage.sample(&[sampled], Instant::now(), |_| Some(1 << 40));
+        assert_eq!(usage.resident_of(3), Some(1 << 40));
         assert_eq!(usage.resident(), usage.resident_of(3));
         assert!(!usage.is_due(Instant::now()));
     }

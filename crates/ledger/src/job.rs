@@ -23,6 +23,10 @@ pub enum Verdict {
     Killed,
     /// A process could not be counted.
     Uncovered,
+    /// Much was resident that nothing charged stands for.
+    Unaccounted,
+    /// Somebody has written over what is counted.
+    Tampered,
 }
 
 /// What the job held, by what for, in bytes.
@@ -108,6 +112,8 @@ pub struct Job {
     pub first: Option<FirstRefusal>,
     /// Whether the job was killed, or stopped, for it.
     pub killed: bool,
+    /// Whether the limit was written over while the job ran, or more was charged than it.
+    pub is_tampered: bool,
     /// The most that was charged at one instant.
     pub peak: Bounds,
     /// The rows of `charged` when the most was seen: a sample, which may lie a little below the peak.
@@ -134,8 +140,8 @@ pub struct Job {
     pub uncovered: Vec<Missed>,
     /// Threads for which there was no room in the ledger.
     pub uncounted_threads: u64,
-    /// Resident bytes in mappings that no row of `charged` stands for, at most at one time; `None` where
-    /// nobody looked.
+    /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
+    /// nobody could tell.
     pub unaccounted: Option<u64>,
 }
 
@@ -150,14 +156,26 @@ impl Job {
         self.processes.get(self.first.as_ref()?.process?)
     }
 
+    /// Whether so much is unaccounted that the limit may have been passed by it: more than 16 MiB, and more than a
+    /// hundredth of the limit.
+    fn has_unaccounted(&self) -> bool {
+        const LEAST: u64 = 16 << 20;
+        let bytes = self.unaccounted.unwrap_or(0);
+        self.limit.is_some_and(|limit| bytes > LEAST.max(limit / 100))
+    }
+
     /// What came of the limit.
     pub fn verdict(&self) -> Verdict {
-        if self.killed {
+        if self.is_tampered {
+            Verdict::Tampered
+        } else if self.killed {
             Verdict::Killed
         } else if self.refused > 0 {
             Verdict::Refused
         } else if !self.uncovered.is_empty() || self.uncounted_threads > 0 {
             Verdict::Uncovered
+        } else if self.has_unaccounted() {
+            Verdict::Unaccounted
         } else {
             Verdict::Within
         }

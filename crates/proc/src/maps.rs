@@ -98,7 +98,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Mapping>, Error> {
         .collect()
 }
 
-fn parse_line(line: &[u8]) -> Option<Mapping> {
+pub(crate) fn parse_line(line: &[u8]) -> Option<Mapping> {
     // Five fields with one blank after each; then padding, then the name.
     let mut fields = line.splitn(6, |&b| b == b' ');
     let mut next = || fields.next().and_then(|f| std::str::from_utf8(f).ok());

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::maps::{self, Mapping};
-use crate::{Error, Smaps, Stat, Statm, Status, smaps, stat, statm, status};
+use crate::{Error, Region, Smaps, Stat, Statm, Status, regions, smaps, stat, statm, status};
 
 const ESRCH: i32 = 3;
 
@@ -38,6 +38,25 @@ pub fn statm(pid: u32, page_size: u64) -> Result<Statm, Error> {
 /// `smaps_rollup`; [`Error::Missing`] on kernels before 4.14.
 pub fn smaps_rollup(pid: u32) -> Result<Smaps, Error> {
     Ok(smaps::parse(&text(pid, "smaps_rollup")?))
+}
+
+/// `smaps`: the mappings with what is resident in each, in order of address. A zombie has none.
+pub fn smaps(pid: u32) -> Result<Vec<Region>, Error> {
+    Ok(regions::parse(&bytes(pid, "smaps")?))
+}
+
+/// Bytes that are resident between two addresses, both of whole pages of `page_size` bytes.
+pub fn present(pid: u32, start: u64, end: u64, page_size: u64) -> Result<u64, Error> {
+    const ENTRY: u64 = 8;
+    const PRESENT: u8 = 0x80;
+    let page_size = page_size.max(1);
+    let pages = end.saturating_sub(start) / page_size;
+    let failed = |source| error(pid, "pagemap", source);
+    let file = fs::File::open(path(pid, "pagemap")).map_err(failed)?;
+    let mut entries = vec![0; usize::try_from(pages * ENTRY).unwrap_or(0)];
+    file.read_exact_at(&mut entries, start / page_size * ENTRY).map_err(failed)?;
+    let is_there = |entry: &&[u8]| entry.last().is_some_and(|last| last & PRESENT != 0);
+    Ok(entries.chunks(ENTRY as usize).filter(is_there).count() as u64 * page_size)
 }
 
 /// The command's arguments. Empty for kernel threads and zombies.

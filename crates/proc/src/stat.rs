@@ -24,6 +24,8 @@ pub struct Stat {
     pub faults: [u64; 2],
     /// Processor time of it and of the children it waited for, in clock ticks: in programs, in the kernel.
     pub times: [u64; 2],
+    /// Its threads.
+    pub threads: u64,
     /// When it started, in clock ticks since boot. With the pid it names a process for good.
     pub starttime: u64,
     /// The exit status as waitpid(2) gives it; `None` on kernels before 3.5, 0 without permission.
@@ -57,6 +59,7 @@ fn try_parse(text: &[u8]) -> Option<Stat> {
         session: field(6)?.parse().ok()?,
         faults: [sum(10, 11)?, sum(12, 13)?],
         times: [sum(14, 16)?, sum(15, 17)?],
+        threads: field(20)?.parse().ok()?,
         starttime: field(22)?.parse().ok()?,
         exit_code: field(52).and_then(|v| v.parse().ok()),
     })
@@ -76,7 +79,7 @@ mod tests {
             assert_eq!((s.pid, s.comm.as_str(), s.state), (4711, name, 'S'));
             assert_eq!((s.ppid, s.pgrp, s.session), (42, 4711, 4711));
             assert_eq!((s.starttime, s.exit_code), (987_654, Some(256)));
-            assert_eq!((s.faults, s.times), ([11, 22], [33, 44]));
+            assert_eq!((s.faults, s.times, s.threads), ([11, 22], [33, 44], 1));
         }
     }
 

@@ -131,6 +131,18 @@ impl Budget {
         drawn.or_else(|_| self.steal(purse, bytes, machine))
     }
 
+    /// Spends what nobody has drawn; `false` where that is not so much. Nothing is drawn ahead, and nothing taken back
+    /// from others: for the supervisor.
+    pub fn spend_rest(&self, purse: &Purse, bytes: u64, machine: &impl Machine) -> bool {
+        if bytes >= TOO_LARGE || bytes > self.limit() {
+            return false;
+        }
+        self.enter(purse, machine);
+        let is_drawn = self.draw_with(purse, bytes, false).is_ok();
+        purse.close_window();
+        is_drawn
+    }
+
     /// Refunds what the thread, or another, has spent. `false`: the refund is made, and [`Budget::settle`] must follow.
     #[inline(always)]
     pub fn refund_now(&self, purse: &Purse, bytes: u64) -> bool {
@@ -239,6 +251,11 @@ impl Budget {
     pub(crate) fn draw(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
         // Who asks for more than a batch each time must not heap up credit.
         let alone = self.attention() == 0 && purse.credit() < self.rules.batch.load(Relaxed) as i64;
+        self.draw_with(purse, bytes, alone)
+    }
+
+    /// The same, with a batch if the thread is `alone`.
+    fn draw_with(&self, purse: &Purse, bytes: u64, alone: bool) -> Result<(), Refused> {
         let mut granted = self.granted();
         let drawn = loop {
             if bytes > self.limit().saturating_sub(granted) {

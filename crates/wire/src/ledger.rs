@@ -20,6 +20,7 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::bin::BINS;
 use crate::budget::Budget;
 use crate::exempt::Exempt;
+use crate::heaps::Heaps;
 use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
@@ -41,6 +42,8 @@ pub const OTHER_MODULES: usize = MODULES - 1;
 pub const STARTING_MODULES: usize = MODULES - 2;
 /// What stands for the libraries that were served from the reserve.
 pub const RESERVED_MODULES: usize = MODULES - 3;
+/// Stacks are charged in steps of so many bytes, the first one by the process when it begins.
+pub const STACK_STEP: u64 = 64 << 10;
 /// Bytes of a module's path that an account holds.
 pub const MODULE_TEXT: usize = 128;
 
@@ -154,6 +157,8 @@ pub struct Header {
     asked: AtomicU32,
     /// So many of them it has answered.
     settled: AtomicU32,
+    /// Ends of processes that others of the job have waited for.
+    deaths: AtomicU32,
     /// Bytes that are charged in the whole job beside heap blocks.
     beside: AtomicU64,
     /// The most that was granted when somebody last looked …
@@ -216,6 +221,16 @@ impl Header {
     /// compare with by [`Header::is_settled`].
     pub fn ask(&self) -> u32 {
         self.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Process: a child has ended, as it has just been told.
+    pub fn note_death(&self) {
+        self.deaths.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often [`Header::note_death`] was called.
+    pub fn deaths(&self) -> u32 {
+        self.deaths.load(Ordering::Acquire)
     }
 
     /// Process: whether that is done.
@@ -357,10 +372,8 @@ pub struct Account {
     beside_peak: AtomicU64,
     /// Bytes charged beside heap blocks, by [`Kind`].
     pub charged: [AtomicU64; Kind::ALL.len()],
-    /// What was charged for what a fork brought along and it has not released.
+    /// Charged bytes of what a fork brought along and it has not released.
     inherited: AtomicU64,
-    /// Requested bytes of the blocks among that.
-    inherited_blocks: AtomicU64,
     /// Bytes of the blocks that stand with the MPI runtime, as they are charged.
     apart: AtomicU64,
     /// Bytes of the blocks of exempt modules, as they would be charged.
@@ -369,6 +382,10 @@ pub struct Account {
     ahead: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
+    /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
+    is_plain_heap: AtomicU32,
+    /// What another allocator has mapped for blocks.
+    pub heaps: Heaps,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
@@ -377,11 +394,12 @@ impl Account {
     /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
-        let blocks = [&self.apart, &self.uncharged, &self.ahead];
-        let inherited = [&self.inherited, &self.inherited_blocks];
-        let all = beside.into_iter().chain(blocks).chain(inherited).chain(&self.charged);
+        let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead];
+        let all = beside.into_iter().chain(blocks).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
+        self.is_plain_heap.store(0, Ordering::Relaxed);
+        self.heaps.clear();
         self.modules.iter().for_each(ModuleName::clear);
         self.generation.store(generation, Ordering::Release);
     }
@@ -416,29 +434,20 @@ impl Account {
         self.beside_peak.load(Ordering::Relaxed)
     }
 
-    /// Process: what so many bytes are charged for came with the fork that made it, blocks of so many requested
-    /// bytes among that.
-    pub fn inherit(&self, charged: u64, blocks: u64) {
-        self.inherited.store(charged, Ordering::Relaxed);
-        self.inherited_blocks.store(blocks, Ordering::Relaxed);
+    /// Process: so many charged bytes came with the fork that made it.
+    pub fn inherit(&self, bytes: u64) {
+        self.inherited.store(bytes, Ordering::Relaxed);
     }
 
-    /// Process: it has released a part of that, and of the blocks.
-    pub fn release_inherited(&self, charged: u64, blocks: u64) {
-        for (held, bytes) in [(&self.inherited, charged), (&self.inherited_blocks, blocks)] {
-            let less = |held: u64| Some(held.saturating_sub(bytes));
-            let _ = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        }
+    /// Process: it has released some of them.
+    pub fn release_inherited(&self, bytes: u64) {
+        let less = |held: u64| Some(held.saturating_sub(bytes));
+        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// What was charged for what it has still of that.
+    /// Charged bytes of those that it has still.
     pub fn inherited(&self) -> u64 {
         self.inherited.load(Ordering::Relaxed)
-    }
-
-    /// Requested bytes of the blocks among that.
-    pub fn inherited_blocks(&self) -> u64 {
-        self.inherited_blocks.load(Ordering::Relaxed)
     }
 
     /// Process: of its blocks so many bytes more, or fewer, stand with the MPI runtime.
@@ -481,6 +490,16 @@ impl Account {
     pub fn is_exempt(&self) -> bool {
         self.exempt.load(Ordering::Relaxed) != 0
     }
+
+    /// Process: its blocks come from glibc.
+    pub fn set_plain_heap(&self) {
+        self.is_plain_heap.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it is known where its blocks are.
+    pub fn has_known_heap(&self) -> bool {
+        self.is_plain_heap.load(Ordering::Relaxed) != 0 || !self.heaps.is_empty()
+    }
 }
 
 /// What went in and out of one size class, or came from one module. Sizes are requested bytes.
@@ -510,6 +529,9 @@ pub struct Sheet {
     generation: AtomicU32,
     /// 1 when the thread is gone and nobody has taken the sheet over.
     pub idle: AtomicU32,
+    /// An address in the highest pages of the thread's stack; 0 where it is the first thread's, or lies in memory
+    /// that is charged as something else.
+    pub stack: AtomicU64,
     /// Successful allocations, reallocs among them.
     pub allocations: AtomicU64,
     /// Blocks released, reallocs among them.
@@ -548,13 +570,15 @@ impl Sheet {
         self.generation.store(generation, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
         self.thread.store(thread, Ordering::Relaxed);
+        self.stack.store(0, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.slot.store(slot + 1, Ordering::Release);
     }
 
     /// Process: a later thread with the same number goes on with it.
-    pub fn take_over(&self, thread: u32) {
+    pub fn take_over(&self, thread: u32, stack: u64) {
         self.thread.store(thread, Ordering::Relaxed);
+        self.stack.store(stack, Ordering::Relaxed);
         self.idle.store(0, Ordering::Release);
     }
 

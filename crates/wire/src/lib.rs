@@ -17,6 +17,7 @@ pub mod budget;
 pub mod chunk;
 pub mod event;
 pub mod exempt;
+pub mod heaps;
 pub mod ledger;
 mod mend;
 pub mod note;

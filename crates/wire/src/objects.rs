@@ -300,6 +300,11 @@ impl Ledger {
         shared.map(|(_, object)| object.bytes()).sum()
     }
 
+    /// What is charged for all objects, in whatever row.
+    pub fn bytes_of_objects(self) -> u64 {
+        self.objects().map(|(_, object)| object.bytes()).sum()
+    }
+
     /// Collector: the process with this slot is gone, or is another program now, which has nothing mapped
     /// of what it had: takes it from the users of its objects. `refund` gives back what nobody has any more.
     pub fn bury<M: Machine>(self, slot: u32, machine: &M, mut refund: impl FnMut(Kind, u64)) {

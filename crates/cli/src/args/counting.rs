@@ -11,7 +11,7 @@ use super::examples;
 /// No program has as much address space as this.
 const LARGEST: u64 = 1 << 47;
 
-/// The data of the C library alone is about as much.
+/// The data of the C library, the first of a stack and the reserve alone are about as much.
 const LEAST: u64 = 64 << 10;
 
 /// Count the memory of a job, and let all its processes together have no more than SIZE
@@ -140,7 +140,7 @@ fn limit(text: &str) -> Result<u64, String> {
     match size::parse(text) {
         Ok(bytes) if bytes >= LARGEST => Err(too_large()),
         Ok(bytes) if bytes < LEAST => Err(format!(
-            "'{text}' is too small a limit: no program starts with less than {LEAST} bytes."
+            "'{text}' is too small a limit: no program can start with less than {LEAST} bytes, and few with twice as much."
         )),
         Ok(bytes) => Ok(bytes),
         Err(heaptape_report::Error::TooLarge(_)) => Err(too_large()),

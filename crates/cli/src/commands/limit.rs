@@ -87,6 +87,7 @@ fn run(
     if args.join {
         return joined::run(counting, settings, files, &args, watcher, terminal);
     }
+    files.begin();
     let came = counted(&counting, settings.strict, &mut watcher);
     watcher.close();
     match came {

@@ -7,6 +7,7 @@ use heaptape_tape::{Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::{OnLimit, Wanted};
 use heaptape_wire::purse::Purse;
+use std::time::Instant;
 
 const LIMIT: u64 = 100 << 20;
 
@@ -70,7 +71,7 @@ impl Played {
         if let Some(parent) = parent {
             self.counter.forked(parent, place);
             let live = self.counter.ledger.sheet(parent).allocated.load(Ordering::Relaxed);
-            self.counter.ledger.account(place).inherit(live, live);
+            self.counter.ledger.account(place).inherit(live);
         }
         place
     }
@@ -142,7 +143,7 @@ fn a_charge_outlives_its_process_with_its_heir_and_no_longer() {
     assert!(job.allocate(child, 40 << 20) && !job.allocate(child, 1));
     job.look();
     assert_eq!((job.counter.most.charged, job.counter.now.1), (LIMIT, LIMIT));
-    job.counter.ledger.account(child).release_inherited(25 << 20, 25 << 20);
+    job.counter.ledger.account(child).release_inherited(25 << 20);
     job.look();
     assert!(job.allocate(child, 25 << 20) && !job.allocate(child, 1));
     job.end(child);

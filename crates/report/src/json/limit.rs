@@ -319,6 +319,8 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Refused => "refused",
         Verdict::Killed => "killed",
         Verdict::Uncovered => "uncovered",
+        Verdict::Unaccounted => "unaccounted",
+        Verdict::Tampered => "tampered",
     }
 }
 

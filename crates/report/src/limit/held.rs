@@ -99,7 +99,7 @@ fn named(charged: &Charged, basis: Basis) -> [(&'static str, u64, &'static str);
         ("mappings", mappings, "writable private memory that programs mapped themselves"),
         ("shared", shared, "memory that processes share, counted once"),
         ("data", data, "writable data of executables and libraries, bss included"),
-        ("stacks", stacks, "stacks, as far as they were touched"),
+        ("stacks", stacks, "stacks, as far as they were touched, in steps"),
         ("MPI runtime", mpi_runtime, of_mpi),
         ("reserve", reserve, "set aside for libraries after a refusal"),
     ]
@@ -108,7 +108,7 @@ fn named(charged: &Charged, basis: Basis) -> [(&'static str, u64, &'static str);
 fn unaccounted(figures: &Figures<'_>) -> Option<Part> {
     let bytes = figures.job.unaccounted.filter(|&bytes| bytes > 0)?;
     Some(Part::Text(format!(
-        "Unaccounted: {} were resident in mappings that none of these stands for.",
+        "Unaccounted: {} or more were resident that none of these stands for.",
         Size(bytes)
     )))
 }

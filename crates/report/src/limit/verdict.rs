@@ -26,6 +26,15 @@ fn verdict(figures: &Figures<'_>) -> String {
         Verdict::Uncovered => {
             format!("Not all was counted; of what was, {}{}", held(job), unseen(job))
         }
+        Verdict::Unaccounted => format!(
+            "{} were resident that nothing charged stands for; beside that, {}",
+            Size(job.unaccounted.unwrap_or(0)),
+            held(job)
+        ),
+        Verdict::Tampered => format!(
+            "Tampered with: a program has written over the memory in which the job is counted, so no figure here can be relied on. {}",
+            capital(&held(job))
+        ),
         Verdict::Refused => refused(figures),
         Verdict::Killed => killed(figures),
     }

@@ -59,6 +59,14 @@ impl Files {
         Ok(files)
     }
 
+    /// The command is about to start: a JSON of an earlier job is gone, so that it is not taken for this one's
+    /// where we are killed.
+    pub(super) fn begin(&self) {
+        // What can't be emptied can't be written either, and that is told at the end.
+        let regular = self.json.iter().filter(|json| json.is_regular);
+        regular.for_each(|json| drop(json.file.set_len(0)));
+    }
+
     /// Closes them, for who becomes another process.
     pub(super) fn close(self) -> Closed {
         let new = [self.output, self.json].into_iter().flatten().filter(|target| target.is_new);

@@ -216,3 +216,14 @@ fn stacks_are_charged_as_far_as_they_are_touched() {
     assert!(row(&document, "stacks") < 3 * DEEP / 4);
     assert!(document["unaccounted"].as_u64() > Some(DEEP / 4), "{document}");
 }
+
+#[test]
+fn a_program_that_sheds_the_library_is_named() {
+    let command = words([program("barely").as_os_str(), OsStr::new("100000000")]);
+    let (outcome, document) = limited(50 << 20, &["--strict"], &command, None);
+    assert_eq!((outcome.code(), &document["verdict"]), (3, &"uncovered".into()), "{document}");
+    let missed = document["uncovered"].as_array().expect("a list");
+    let is_it =
+        |missed: &Value| missed["why"].as_str().is_some_and(|why| why.contains("past libc"));
+    assert!(missed.iter().any(is_it), "{document}");
+}

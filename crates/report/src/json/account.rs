@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use heaptape_analyze::Call;
 use heaptape_analyze::account::{Account, Held, Part};
-use heaptape_analyze::bins::Traffic;
 use heaptape_analyze::findings::Finding;
 use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};

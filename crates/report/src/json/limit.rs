@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptape_ledger::{
     Basis, Charged, Ended, FirstRefusal, Job, Missed, ModuleTotal, OnLimit, Process, Spread,
-    Totals, Traffic, Verdict,
+    Totals, Verdict,
 };
 use serde::Serialize;
 

@@ -49,6 +49,7 @@ static void *fill(void *number) {
     void **blocks = malloc(room * sizeof *blocks);
     if (blocks == NULL) exit(3);
     note(blocks);
+    pthread_barrier_wait(&all);
     for (int round = 0; round < 3; round++) {
         for (void *made; count < room && (made = make(&state)) != NULL;) {
             note(made);
@@ -94,7 +95,7 @@ static void *resize(void *unused) {
 static void beside(void) {
     pthread_t other;
     void *volatile most_of_the_rest = malloc(limit / 8 * 3);
-    if (most_of_the_rest == NULL || pthread_create(&other, NULL, resize, NULL) != 0) exit(3);
+    if (most_of_the_rest == NULL || pthread_create(&other, NULL, resize, NULL) != 0) exit(4);
     while (!atomic_load(&is_over)) {
         void *volatile small = malloc(limit / 64);
         if (small == NULL) atomic_fetch_add(&wrong, 1);

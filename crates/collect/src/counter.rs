@@ -40,6 +40,8 @@ struct Row {
     stacks: Stacks,
     /// What was unaccounted in the last sample.
     beyond: Option<u64>,
+    /// Samples on end in which it was no longer what it had been.
+    strange: u32,
     figures: Option<Figures>,
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Processes that have become other programs, and did not say so.
+    pub(crate) replaced: Vec<usize>,
     host: String,
     /// Our own file, which processes have mapped.
     pub(crate) session: Option<Identity>,
@@ -103,6 +107,7 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            replaced: Vec::new(),
             host,
             session: None,
             is_closing: false,

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use heaptape_proc::read;
 use heaptape_tape::{Error, Uncovered};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::Owner;
@@ -14,6 +15,7 @@ use crate::drain::Source;
 use crate::exit::{self, Exit};
 use crate::gaps;
 use crate::intents::Missed;
+use crate::launch::texts;
 use crate::namespace::Who;
 use crate::process::Process;
 use crate::recorder::Recorder;
@@ -187,6 +189,22 @@ impl Recorder {
             })?;
         }
         self.turned_away = turned_away;
+        Ok(())
+    }
+
+    /// Ends the rows of those that have become other programs by a way that the library does not see.
+    pub(crate) fn part_with_replaced(&mut self) -> Result<(), Error> {
+        let Some(counter) = &mut self.counter else { return Ok(()) };
+        for place in std::mem::take(&mut counter.replaced) {
+            if !self.live.contains(&place) {
+                continue;
+            }
+            let pid = self.processes[place].pid.unwrap_or(0);
+            let command = read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default();
+            let why = "it became another program past libc, and without heaptape's library".into();
+            self.name_uncovered(&Uncovered { pid, command, why })?;
+            self.finish_process(place)?;
+        }
         Ok(())
     }
 

@@ -271,6 +271,7 @@ impl Recorder {
         self.observe_intents();
         let seen = self.drain()?;
         self.count();
+        self.part_with_replaced()?;
         let question = self.arena.ledger().and_then(|ledger| ledger.header().question());
         let changed = self.admit(&arrivals)? | self.reap(root)?;
         question.into_iter().for_each(|question| self.answer(question));

@@ -31,6 +31,8 @@ pub(crate) struct Resident {
     pub(crate) other: u64,
     /// Shared memory, in the same way.
     pub(crate) shared: u64,
+    /// Whether our own file is mapped. A process that is another program now has it no longer.
+    pub(crate) is_joined: bool,
 }
 
 /// What is known of a process beforehand.
@@ -49,8 +51,11 @@ pub(crate) fn look(pid: u32, known: &Known) -> Option<Resident> {
     let regions = read::smaps(pid).ok().filter(|regions| !regions.is_empty())?;
     let touched = |start: u64, end: u64| read::present(pid, start, end, PAGE).ok();
     let is_other = |region: &&Region| Some(identity(&region.mapping)) != known.session;
-    let regions = regions.iter().filter(is_other);
-    Some(regions.fold(Resident::default(), |sum, region| sum.with(region, known, touched)))
+    let all = regions.len();
+    let regions: Vec<&Region> = regions.iter().filter(is_other).collect();
+    let is_joined = known.session.is_none() || regions.len() < all;
+    let nothing = Resident { is_joined, ..Resident::default() };
+    Some(regions.into_iter().fold(nothing, |sum, region| sum.with(region, known, touched)))
 }
 
 impl Resident {

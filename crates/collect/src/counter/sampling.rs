@@ -12,6 +12,9 @@ use crate::resident::{self, Known, Resident};
 use crate::unaccounted::Books;
 use crate::usage::Sampled;
 
+/// So many samples on end tell that a process is another program now, and not just about to say so.
+const STRANGE: u32 = 3;
+
 /// What is unaccounted, of the samples so far.
 #[derive(Debug, Default)]
 pub(crate) struct Unaccounted {
@@ -53,7 +56,7 @@ impl Counter {
         let objects = self.ledger.bytes_of_objects();
         let mut sum = Sum::default();
         let (ledger, session) = (self.ledger, self.session);
-        let Counter { usage, treasury, rows, .. } = self;
+        let Counter { usage, treasury, rows, replaced, .. } = self;
         let threads = usage.sample(&all, started, |sampled| {
             beat();
             let sheets = sheets_of(ledger, taken, sampled);
@@ -62,6 +65,11 @@ impl Counter {
             let known = Known { tops: tops(ledger, &sheets), heaps, session };
             let books = Books { ledger, account, sheets: &sheets, is_detailed };
             let (seen, beyond) = books.look(|| resident::look(sampled.pid, &known))?;
+            let row = &mut rows[sampled.place];
+            row.strange = if seen.is_joined { 0 } else { row.strange + 1 };
+            if row.strange == STRANGE {
+                replaced.push(sampled.place);
+            }
             if sampled.is_counted {
                 let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use heaptape_analyze::Call;
 use heaptape_analyze::account::{Account, Held, Part};
-use heaptape_analyze::bins::Traffic;
 use heaptape_analyze::findings::Finding;
 use heaptape_analyze::lives::{Lives, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Origin, Site};
@@ -14,7 +13,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::document;
-use super::parts::{CallerName, LoadPart, UncoveredPart, Value};
+use super::parts::{BinPart, CallerName, GroupPart, LoadPart, TrafficPart, UncoveredPart, Value};
 use crate::account::Figures;
 
 #[derive(Serialize)]
@@ -162,36 +161,6 @@ impl Serialize for Calls<'_> {
         map.serialize_entry("free_null", &free_null)?;
         map.end()
     }
-}
-
-#[derive(Serialize)]
-struct TrafficPart {
-    peak: Value,
-    total: u64,
-    freed: u64,
-    current: u64,
-    count: u64,
-}
-
-impl TrafficPart {
-    fn of(t: &Traffic) -> TrafficPart {
-        let Traffic { peak, total, freed, current, count } = *t;
-        TrafficPart { peak: Value(peak), total, freed, current, count }
-    }
-}
-
-#[derive(Serialize)]
-struct BinPart {
-    unit: u64,
-    #[serde(flatten)]
-    traffic: TrafficPart,
-}
-
-#[derive(Serialize)]
-struct GroupPart {
-    name: &'static str,
-    #[serde(flatten)]
-    traffic: TrafficPart,
 }
 
 #[derive(Serialize)]
@@ -440,14 +409,14 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             bins: account
                 .bins
                 .bins()
-                .map(|(bin, t)| BinPart { unit: bin.unit(), traffic: TrafficPart::of(t) })
+                .map(|(bin, t)| BinPart { unit: bin.unit(), traffic: TrafficPart::from(t) })
                 .collect(),
             groups: account
                 .bins
                 .groups()
-                .map(|(group, t)| GroupPart { name: group.name(), traffic: TrafficPart::of(t) })
+                .map(|(group, t)| GroupPart { name: group.name(), traffic: TrafficPart::from(t) })
                 .collect(),
-            all: TrafficPart::of(account.bins.all()),
+            all: TrafficPart::from(account.bins.all()),
             callers: account.sites.iter().map(SitePart::of).collect(),
             modules: sites::by_module(&account.sites)
                 .into_iter()

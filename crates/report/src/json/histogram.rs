@@ -7,50 +7,15 @@ use heaptape_analyze::bins::{Histogram, Traffic};
 use serde::Serialize;
 
 use super::document;
-use super::parts::ProcessName;
+use super::parts::{BinPart, GroupPart, ProcessName, TrafficPart};
 
 #[derive(Serialize)]
 struct HistogramDocument<'a> {
     schema: &'static str,
     complete: bool,
     process: ProcessName<'a>,
-    bins: Vec<BinPart>,
-    groups: Vec<GroupPart>,
-}
-
-#[derive(Serialize)]
-struct BinPart {
-    unit: u64,
-    #[serde(flatten)]
-    traffic: TrafficPart,
-}
-
-#[derive(Serialize)]
-struct GroupPart {
-    name: &'static str,
-    #[serde(flatten)]
-    traffic: TrafficPart,
-}
-
-#[derive(Serialize)]
-struct TrafficPart {
-    peak: Option<u64>,
-    total: u64,
-    freed: u64,
-    current: Option<u64>,
-    count: u64,
-}
-
-impl TrafficPart {
-    fn of(t: &Traffic, balanced: bool) -> TrafficPart {
-        TrafficPart {
-            peak: balanced.then_some(t.peak.upper),
-            total: t.total,
-            freed: t.freed,
-            current: balanced.then_some(t.current),
-            count: t.count,
-        }
-    }
+    bins: Vec<BinPart<Option<u64>>>,
+    groups: Vec<GroupPart<Option<u64>>>,
 }
 
 /// Writes size classes. `balanced` says that both ends of each block were
@@ -62,7 +27,13 @@ pub fn write(
     histogram: &Histogram,
     balanced: bool,
 ) -> io::Result<()> {
-    let part = |t: &Traffic| TrafficPart::of(t, balanced);
+    let part = |t: &Traffic| TrafficPart {
+        peak: balanced.then_some(t.peak.upper),
+        total: t.total,
+        freed: t.freed,
+        current: balanced.then_some(t.current),
+        count: t.count,
+    };
     let bins = histogram.bins().map(|(b, t)| BinPart { unit: b.unit(), traffic: part(t) });
     let groups = histogram.groups().map(|(g, t)| GroupPart { name: g.name(), traffic: part(t) });
     document(

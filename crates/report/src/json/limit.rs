@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use heaptape_ledger::{
     Basis, Charged, Ended, FirstRefusal, Job, Missed, ModuleTotal, OnLimit, Process, Spread,
-    Totals, Traffic, Verdict,
+    Totals, Verdict,
 };
 use serde::Serialize;
 
 use super::document;
-use super::parts::Value;
+use super::parts::{BinPart, GroupPart, TrafficPart, Value};
 use crate::limit::{self, Figures, Settings};
 
 #[derive(Serialize)]
@@ -250,36 +250,6 @@ impl From<Spread> for ImbalancePart {
 }
 
 #[derive(Serialize)]
-struct TrafficPart {
-    peak: Value,
-    total: u64,
-    freed: u64,
-    current: u64,
-    count: u64,
-}
-
-impl TrafficPart {
-    fn of(traffic: &Traffic) -> TrafficPart {
-        let Traffic { count, total, freed, peak } = *traffic;
-        TrafficPart { peak: Value(peak), total, freed, current: traffic.current(), count }
-    }
-}
-
-#[derive(Serialize)]
-struct BinPart {
-    unit: u64,
-    #[serde(flatten)]
-    traffic: TrafficPart,
-}
-
-#[derive(Serialize)]
-struct GroupPart {
-    name: &'static str,
-    #[serde(flatten)]
-    traffic: TrafficPart,
-}
-
-#[derive(Serialize)]
 struct ModulePart<'a> {
     name: Option<&'a str>,
     path: Option<&'a str>,
@@ -294,7 +264,7 @@ impl<'a> ModulePart<'a> {
             name: module.name.as_deref(),
             path: module.path.as_deref(),
             exempt: module.exempt,
-            traffic: TrafficPart::of(&module.traffic),
+            traffic: TrafficPart::from(&module.traffic),
         }
     }
 }
@@ -326,13 +296,14 @@ fn verdict(verdict: Verdict) -> &'static str {
 
 fn bins(totals: &Totals) -> Vec<BinPart> {
     let bins = totals.bins.iter();
-    bins.map(|(unit, traffic)| BinPart { unit: *unit, traffic: TrafficPart::of(traffic) }).collect()
+    bins.map(|(unit, traffic)| BinPart { unit: *unit, traffic: TrafficPart::from(traffic) })
+        .collect()
 }
 
 fn groups(totals: &Totals) -> Vec<GroupPart> {
     let groups = totals.groups.iter();
     groups
-        .map(|(g, traffic)| GroupPart { name: g.name(), traffic: TrafficPart::of(traffic) })
+        .map(|(g, traffic)| GroupPart { name: g.name(), traffic: TrafficPart::from(traffic) })
         .collect()
 }
 
@@ -381,7 +352,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             frees: totals.frees,
             failed: totals.failed,
             unknown_frees: totals.unknown,
-            all: TrafficPart::of(&totals.all),
+            all: TrafficPart::from(&totals.all),
             bins: counted.map(bins),
             groups: counted.map(groups),
             modules: counted.map(|totals| totals.modules.iter().map(ModulePart::of).collect()),

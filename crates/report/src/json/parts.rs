@@ -1,5 +1,6 @@
 //! Objects that stand in several documents.
 
+use heaptape_analyze::bins;
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::modules::Place;
 use heaptape_analyze::sites::Origin;
@@ -50,6 +51,47 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         BoundsPart { lower: self.0.lower, upper: self.0.upper }.serialize(serializer)
     }
+}
+
+/// What went in and out of a class, in requested bytes; `null` for what is not known.
+#[derive(Serialize)]
+pub(super) struct TrafficPart<P = Value> {
+    pub(super) peak: P,
+    pub(super) total: u64,
+    pub(super) freed: u64,
+    pub(super) current: Option<u64>,
+    pub(super) count: u64,
+}
+
+impl From<&bins::Traffic> for TrafficPart {
+    fn from(traffic: &bins::Traffic) -> TrafficPart {
+        let bins::Traffic { peak, total, freed, current, count } = *traffic;
+        TrafficPart { peak: Value(peak), total, freed, current: Some(current), count }
+    }
+}
+
+impl From<&heaptape_ledger::Traffic> for TrafficPart {
+    fn from(traffic: &heaptape_ledger::Traffic) -> TrafficPart {
+        let heaptape_ledger::Traffic { count, total, freed, peak } = *traffic;
+        let current = Some(traffic.current());
+        TrafficPart { peak: Value(peak), total, freed, current, count }
+    }
+}
+
+/// A size class.
+#[derive(Serialize)]
+pub(super) struct BinPart<P = Value> {
+    pub(super) unit: u64,
+    #[serde(flatten)]
+    pub(super) traffic: TrafficPart<P>,
+}
+
+/// A group of size classes.
+#[derive(Serialize)]
+pub(super) struct GroupPart<P = Value> {
+    pub(super) name: &'static str,
+    #[serde(flatten)]
+    pub(super) traffic: TrafficPart<P>,
 }
 
 /// Where a call came from: as the reports write it, and taken apart.

@@ -175,8 +175,14 @@ mod tests {
         assert_eq!(limit("140737488355327"), Ok((1 << 47) - 1));
         assert_eq!(limit("64K"), Ok(64 << 10));
         for (text, sentence) in [
-            ("10", "'10' is too small a limit: no program starts with less than 65536 bytes."),
-            ("0", "'0' is too small a limit: no program starts with less than 65536 bytes."),
+            (
+                "10",
+                "'10' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+            ),
+            (
+                "0",
+                "'0' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+            ),
             ("-1", "'-1' is a negative size: it must be zero or more."),
             (
                 "1XB",

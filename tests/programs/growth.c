@@ -1,19 +1,8 @@
 // growth LIMIT: one block is resized up to the edge of LIMIT and down, and what is left over is taken each time.
 // Prints how often something was wrong. What the program has beside its blocks is found out first.
+#include "room.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static size_t most(size_t above) {
-    size_t had = 0;
-    while (had + 1 < above) {
-        size_t size = had + (above - had) / 2;
-        void *volatile block = malloc(size);
-        free(block);
-        if (block) had = size; else above = size;
-    }
-    return had;
-}
 
 static unsigned long long state = 1;
 
@@ -24,7 +13,7 @@ static size_t chance(size_t below) {
 
 int main(int count, char **words) {
     if (count != 2) return 2;
-    size_t room = most(strtoull(words[1], NULL, 10) + 1), size = 1;
+    size_t room = room_below(strtoull(words[1], NULL, 10) + 1), size = 1;
     char *volatile block = malloc(size);
     int wrong = 0;
     for (int round = 0; round < 200; round++) {

@@ -1,43 +1,14 @@
 // mapping LIMIT: maps memory in every way, and after each call asks by blocks how much of the limit is left, to the byte. What
 // is missing must be what the program has mapped and can write to, by its own arithmetic. Exits with 1 when anything is wrong.
 #define _GNU_SOURCE
-#include <errno.h>
+#include "charged.h"
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RW = PROT_READ | PROT_WRITE, ANONYMOUS = MAP_PRIVATE | MAP_ANONYMOUS, PAGE = 4096 };
-// What a process is charged for its reserve and its stacks, in pages.
-enum { OWN = 8 + 16 };
-static size_t limit, all;
-static int wrong;
-
-// The largest block that is granted.
-static size_t left(void) {
-    size_t low = 0, high = limit + 1;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        void *block = malloc(middle);
-        if (block != NULL) low = middle;
-        else high = middle;
-        free(block);
-    }
-    return low;
-}
-
-static void expect(int line, long pages) {
-    long missing = (long)(all - left());
-    if (missing == pages * PAGE) return;
-    printf("line %d: %ld bytes are charged, not %ld\n", line, missing, pages * PAGE);
-    wrong = 1;
-}
-#define EXPECT(pages) expect(__LINE__, pages)
-#define CHECK(what) ((what) ? (void)0 : (printf("line %d: %s, errno %d\n", __LINE__, #what, errno), (void)(wrong = 1)))
+enum { ANONYMOUS = MAP_PRIVATE | MAP_ANONYMOUS };
 
 static char *map(size_t pages, int protection, int flags) {
     return mmap(NULL, pages * PAGE, protection, ANONYMOUS | flags, -1, 0);

@@ -1,24 +1,13 @@
 // perish ROUNDS LIMIT: children that allocate and release all the time are killed at random moments, again and again.
 // At the end as much can be had as at the beginning: prints both. (It prints to a buffer that it has from the start.)
+#include "room.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { CHILDREN = 3, BLOCKS = 64 };
-
-static size_t most(size_t above) {
-    size_t had = 0;
-    while (had + 1 < above) {
-        size_t size = had + (above - had) / 2;
-        void *volatile block = malloc(size);
-        free(block);
-        if (block) had = size; else above = size;
-    }
-    return had;
-}
 
 static void *work(void *seed) {
     unsigned random = (unsigned)(size_t)seed + (unsigned)getpid();
@@ -38,7 +27,7 @@ int main(int argc, char **argv) {
     unsigned random = 1;
     static char buffer[256];
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-    size_t before = most(limit + 1);
+    size_t before = room_below(limit + 1);
     for (int round = 0; round < rounds; round++) {
         pid_t children[CHILDREN];
         for (int i = 0; i < CHILDREN; i++) {
@@ -57,7 +46,7 @@ int main(int argc, char **argv) {
     size_t after = 0;
     for (int i = 0; i < 1000 && after < before; i++) {
         usleep(10000);
-        after = most(limit + 1);
+        after = room_below(limit + 1);
     }
     printf("%zu %zu\n", before, after);
     return 0;

@@ -2,45 +2,16 @@
 // the limit is left, to the byte: each object counts once, from its first mapping to its last unmapping. Exits with 1 when
 // anything is wrong.
 #define _GNU_SOURCE
-#include <errno.h>
+#include "charged.h"
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RW = PROT_READ | PROT_WRITE, PAGE = 4096, PAGES = 256 };
-// What a process is charged for its reserve and its stacks, in pages.
-enum { OWN = 8 + 16 };
+enum { PAGES = 256 };
 static const size_t bytes = (size_t)PAGES * PAGE;
-static size_t limit, all;
-static int wrong;
-
-// The largest block that is granted.
-static size_t left(void) {
-    size_t low = 0, high = limit + 1;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        void *block = malloc(middle);
-        if (block != NULL) low = middle;
-        else high = middle;
-        free(block);
-    }
-    return low;
-}
-
-static void expect(int line, long pages) {
-    long missing = (long)(all - left());
-    if (missing == pages * PAGE) return;
-    printf("line %d: %ld bytes are charged, not %ld\n", line, missing, pages * PAGE);
-    wrong = 1;
-}
-#define EXPECT(pages) expect(__LINE__, pages)
-#define CHECK(what) ((what) ? (void)0 : (printf("line %d: %s, errno %d\n", __LINE__, #what, errno), (void)(wrong = 1)))
 
 static char *map(int fd, size_t length, size_t offset) {
     int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;

@@ -51,8 +51,6 @@ pub(crate) struct Most {
     pub(crate) charged: u64,
     pub(crate) requested: u64,
     pub(crate) usable: u64,
-    /// What is charged beside blocks.
-    beside: u64,
 }
 
 /// The figures of a job.
@@ -177,7 +175,6 @@ impl Counter {
             let most = &mut self.row(holder.place).most;
             most.charged = most.charged.max(heap(held, basis).saturating_add(held.beside()));
             most.requested = most.requested.max(held.requested);
-            most.beside = most.beside.max(held.beside());
             most.usable = most.usable.max(held.usable);
         }
         let sheets: Vec<_> = self.holdings.sheets().collect();

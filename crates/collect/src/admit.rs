@@ -225,17 +225,23 @@ impl Recorder {
     /// The command line: what the library has left in the slot, else what the kernel says; `None`
     /// while neither is there and the process lives.
     pub(crate) fn command_of(&self, slot: u16, pid: Option<u32>) -> Option<Vec<String>> {
+        let asked =
+            || pid.and_then(|pid| read::cmdline(pid).ok()).filter(|words| !words.is_empty());
+        // Between the two looks it may have told all and be gone.
+        let told = self.command_told(slot).or_else(|| asked().map(|words| texts(&words)));
+        Some(told.or_else(|| self.command_told(slot)).unwrap_or_default())
+    }
+
+    /// The command line that the library has left in the slot, where it is whole.
+    fn command_told(&self, slot: u16) -> Option<Vec<String>> {
         let bytes: Vec<u8> = self.arena.arena().slot(slot as usize).command().collect();
-        if !bytes.is_empty() && bytes.len() < wire::COMMAND_BYTES {
-            let words = bytes.split(|&b| b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
-            let mut words: Vec<String> = words.collect();
-            words.pop();
-            return Some(words);
+        if bytes.is_empty() || bytes.len() >= wire::COMMAND_BYTES {
+            return None;
         }
-        match pid.and_then(|pid| read::cmdline(pid).ok()) {
-            Some(words) if !words.is_empty() => Some(texts(&words)),
-            _ => Some(Vec::new()),
-        }
+        let words = bytes.split(|&b| b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
+        let mut words: Vec<String> = words.collect();
+        words.pop();
+        Some(words)
     }
 
     /// A program's place in a parallel job: what its environment tells, as the library has left it in

@@ -112,7 +112,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Collector: it is for a new process. (The one before has been [buried](Ledger::bury).)
+    /// Collector: it is for a new process. (The one before has been [buried](super::Ledger::bury).)
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
         let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead];

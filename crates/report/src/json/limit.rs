@@ -9,6 +9,7 @@ use heaptape_ledger::{
 use serde::Serialize;
 
 use super::document;
+use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
 use crate::limit::{self, Figures, Settings};
 
@@ -45,6 +46,8 @@ struct LimitDocument<'a> {
     modules: Option<Vec<ModulePart<'a>>>,
     uncovered: Vec<MissedPart<'a>>,
     uncounted_threads: u64,
+    #[serde(flatten)]
+    kernel: KernelPart<'a>,
 }
 
 #[derive(Serialize)]
@@ -332,6 +335,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             basis: match job.basis {
                 Basis::Requested => "requested",
                 Basis::Usable => "usable",
+                Basis::Resident => "resident",
             },
             settings: SettingsPart::of(figures.settings, job),
             refused: job.refused,
@@ -358,6 +362,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             modules: counted.map(|totals| totals.modules.iter().map(ModulePart::of).collect()),
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
+            kernel: KernelPart::of(job),
         },
     )
 }
@@ -389,7 +394,7 @@ mod tests {
             has(
                 &document,
                 "schema command exit verdict limit basis settings refused first_refusal peak elapsed user \
-                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted",
+                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed",
             );
             has(&document["peak"], "charged requested usable resident");
             has(&document["exit"], "code signal");

@@ -1,6 +1,6 @@
 //! What came of the limit, as sentences: the verdict, and who broke it.
 
-use heaptape_ledger::{FirstRefusal, Job, OnLimit, Process, Verdict};
+use heaptape_ledger::{Basis, FirstRefusal, Job, Judge, OnLimit, Process, Verdict};
 
 use super::Figures;
 use crate::document::Part;
@@ -22,7 +22,7 @@ fn verdict(figures: &Figures<'_>) -> String {
     let job = figures.job;
     match job.verdict() {
         Verdict::Within if job.limit.is_none() => capital(&held(job)),
-        Verdict::Within => format!("Within the limit: {}", held(job)),
+        Verdict::Within => format!("Within the limit: {}{}", held(job), unseen(job)),
         Verdict::Uncovered => {
             format!("Not all was counted; of what was, {}{}", held(job), unseen(job))
         }
@@ -42,6 +42,9 @@ fn verdict(figures: &Figures<'_>) -> String {
 
 /// The most that was held, as a sentence that has no capital.
 fn held(job: &Job) -> String {
+    if let (Basis::Resident, Some(kernel)) = (job.basis, &job.kernel) {
+        return resident(job, kernel.most.held());
+    }
     let most = job.peak.upper;
     match job.limit {
         Some(limit) => {
@@ -54,6 +57,13 @@ fn held(job: &Job) -> String {
         }
         None => format!("at most {} were held.", Size(most)),
     }
+}
+
+/// The same of a limit on what is resident: as far as looks have shown.
+fn resident(job: &Job, most: u64) -> String {
+    let limit = job.limit.unwrap_or(0);
+    let share = text::share(most, limit);
+    format!("{} of {} ({share}) were resident at most, in looks.", Size(most), Size(limit))
 }
 
 /// How much was not counted, behind another sentence.
@@ -88,10 +98,15 @@ fn refused(figures: &Figures<'_>) -> String {
 
 fn killed(figures: &Figures<'_>) -> String {
     let job = figures.job;
+    let judge = job.over().map(|over| over.judge);
     let what = match figures.settings.on_limit {
+        _ if judge == Some(Judge::Kernel) => "Killed",
         OnLimit::Stop => "Stopped",
         OnLimit::Fail | OnLimit::Kill => "Killed",
     };
+    if let Some(over) = job.over() {
+        return format!("{what} at {}: {}.", Millis(over.time), super::over(over));
+    }
     match &job.first {
         Some(first) => format!(
             "{what} at {}, at the first request beyond the limit, from {}.",

@@ -344,7 +344,10 @@ impl<'a> Counted<'a> {
             let why = "a process of the job was outside of its control group".to_owned();
             counter.uncovered.push(Missed { pid: 0, command: Vec::new(), why });
         }
-        Job { kernel, ..job(counter, counting, elapsed) }
+        let job = job(counter, counting, elapsed);
+        // What was looked at more often may have shown more.
+        let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
+        Job { kernel, resident: job.resident.max(most), ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {

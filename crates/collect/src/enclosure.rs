@@ -137,16 +137,18 @@ impl Enclosure {
     pub(crate) fn look(&mut self, seen: Seen<'_>, is_last: bool) -> Option<Over> {
         let now = Instant::now();
         let is_held_here = self.group.is_some() || self.basis == Basis::Resident;
-        if !is_held_here || !(is_last || self.due.is_due(now)) {
+        // What comes after the end was decided is no news.
+        let is_open = is_held_here && self.kernel.over.is_none();
+        if !is_open || !(is_last || self.due.is_due(now)) {
             return None;
         }
         let found = self.looked(seen, now);
         let ended = Instant::now();
         self.due.spent(ended - now, ended);
-        let (judge, bytes) = found.filter(|_| self.kernel.over.is_none())?;
+        let (judge, bytes) = found?;
         let who = match judge {
             Judge::Kernel => self.killed(seen.root),
-            Judge::Resident | Judge::Unaccounted => self.members.largest(),
+            Judge::Resident | Judge::Unaccounted => self.largest(seen.pids),
         };
         let time = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.kernel.over = Some(Over { time, judge, bytes, who });
@@ -154,7 +156,7 @@ impl Enclosure {
     }
 
     fn looked(&mut self, seen: Seen<'_>, now: Instant) -> Option<(Judge, u64)> {
-        let pids = self.group.as_ref().map_or_else(|| seen.pids.to_vec(), Group::pids);
+        let pids = self.pids(seen.pids);
         if self.last.is_none() || now >= self.noted {
             self.members.note(&pids);
             self.noted = now + MEMBERS_EVERY;
@@ -183,6 +185,17 @@ impl Enclosure {
             let bytes = unaccounted.filter(|_| self.is_suspect())?;
             Some((Judge::Unaccounted, bytes))
         }
+    }
+
+    /// The processes of the group, or those that are known.
+    fn pids(&self, known: &[u32]) -> Vec<u32> {
+        self.group.as_ref().map_or_else(|| known.to_vec(), Group::pids)
+    }
+
+    /// Who holds most, now.
+    fn largest(&mut self, known: &[u32]) -> Option<Who> {
+        self.members.note(&self.pids(known));
+        self.members.largest()
     }
 
     /// Whom the kernel has killed. It says so before he is gone, so there is a little waiting.

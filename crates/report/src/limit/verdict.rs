@@ -1,6 +1,6 @@
 //! What came of the limit, as sentences: the verdict, and who broke it.
 
-use heaptape_ledger::{Basis, FirstRefusal, Job, Judge, OnLimit, Process, Verdict};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Judge, Kernel, OnLimit, Process, Verdict};
 
 use super::Figures;
 use crate::document::Part;
@@ -43,7 +43,7 @@ fn verdict(figures: &Figures<'_>) -> String {
 /// The most that was held, as a sentence that has no capital.
 fn held(job: &Job) -> String {
     if let (Basis::Resident, Some(kernel)) = (job.basis, &job.kernel) {
-        return resident(job, kernel.most.held());
+        return resident(job, kernel);
     }
     let most = job.peak.upper;
     match job.limit {
@@ -59,11 +59,20 @@ fn held(job: &Job) -> String {
     }
 }
 
-/// The same of a limit on what is resident: as far as looks have shown.
-fn resident(job: &Job, most: u64) -> String {
-    let limit = job.limit.unwrap_or(0);
-    let share = text::share(most, limit);
-    format!("{} of {} ({share}) were resident at most, in looks.", Size(most), Size(limit))
+/// The same of a limit on what is resident: what looks have shown, and what the kernel has kept as the most, with page cache.
+fn resident(job: &Job, kernel: &Kernel) -> String {
+    let (limit, lower) = (job.limit.unwrap_or(0), kernel.most.held());
+    let peak = kernel.group.as_ref().and_then(|group| group.peak);
+    match peak {
+        Some(upper) => {
+            let bounds = Bounds { lower, upper: upper.max(lower) };
+            format!("{} of {} were resident at most.", text::bounds(bounds), Size(limit))
+        }
+        None => {
+            let share = text::share(lower, limit);
+            format!("{} or more of {} ({share}) were resident at most.", Size(lower), Size(limit))
+        }
+    }
 }
 
 /// How much was not counted, behind another sentence.

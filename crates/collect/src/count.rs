@@ -7,7 +7,7 @@ use std::fs::File;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Judge, Missed, Over, Process as Figures};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Over, Process as Figures};
 use heaptape_proc::{read, system};
 use heaptape_tape::Writer;
 use heaptape_wire::atomic::Ordering;
@@ -289,7 +289,7 @@ impl<'a> Counted<'a> {
         }
         let Some(over) = over else { return };
         self.watch.over(&over);
-        let is_stopped = self.on_limit == OnLimit::Stop && over.judge != Judge::Kernel;
+        let is_stopped = self.on_limit == OnLimit::Stop && !over.judge.is_kernel();
         self.halt(recorder, if is_stopped { OnLimit::Stop } else { OnLimit::Kill });
     }
 

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Judge, Kernel, Over, unaccounted_allowed};
-use heaptape_proc::Cgroup;
+use heaptape_proc::{Cgroup, read};
 
 use crate::budget::Budget;
 use crate::cgroup::Group;
@@ -147,7 +147,7 @@ impl Enclosure {
         self.due.spent(ended - now, ended);
         let (judge, bytes) = found?;
         let who = match judge {
-            Judge::Kernel => self.killed(seen.root),
+            Judge::Kernel | Judge::Machine => self.killed(seen.root),
             Judge::Resident | Judge::Unaccounted => self.largest(seen.pids),
         };
         let time = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -162,9 +162,10 @@ impl Enclosure {
             self.noted = now + MEMBERS_EVERY;
             self.kernel.is_left |= self.has_left(seen.pids);
         }
-        let (mut parts, oom_kills) = match &self.group {
-            Some(group) => parts::of_group(group),
-            None => (parts::of_processes(&pids)?, 0),
+        let memory = self.group.as_ref().map(Group::memory).unwrap_or_default();
+        let mut parts = match &self.group {
+            Some(_) => parts::of_group(&memory),
+            None => parts::of_processes(&pids)?,
         };
         if self.basis == Basis::Resident && parts.held() > self.limit {
             // What is this tool's is looked for only where it matters, since it takes longer.
@@ -176,9 +177,11 @@ impl Enclosure {
             self.kernel.most = parts;
         }
         let unaccounted = seen.unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit));
-        if oom_kills > 0 {
+        if memory.oom_kills > Some(0) {
             // It is gone now; so much there was at the last look, at least.
-            Some((Judge::Kernel, self.kernel.most.held()))
+            let is_ours = memory.peak.is_none_or(|peak| peak >= self.ceiling - self.ceiling / 16);
+            let judge = if is_ours { Judge::Kernel } else { Judge::Machine };
+            Some((judge, self.kernel.most.held()))
         } else if self.basis == Basis::Resident && held > self.limit {
             Some((Judge::Resident, held))
         } else {
@@ -220,10 +223,12 @@ impl Enclosure {
         }
     }
 
-    /// Whether one of these processes is not in the group.
+    /// Whether one of these processes is not in the group. One that is ending is in none any more; it has no memory
+    /// left then, so that is looked at afterwards.
     fn has_left(&self, pids: &[u32]) -> bool {
         let Some(group) = &self.group else { return false };
-        pids.iter().any(|&pid| group.has(pid) == Some(false) && !crate::exit::has_ended(pid))
+        let has_memory = |pid| read::statm(pid, 1).is_ok_and(|statm| statm.resident > 0);
+        pids.iter().any(|&pid| group.has(pid) == Some(false) && has_memory(pid))
     }
 
     /// The job is over: what the kernel says of it. The group is gone then, unless somebody is still in it.

@@ -17,6 +17,13 @@ pub struct Parts {
     pub ours: Option<u64>,
 }
 
+impl Judge {
+    /// Whether the kernel has killed somebody already.
+    pub fn is_kernel(self) -> bool {
+        matches!(self, Judge::Kernel | Judge::Machine)
+    }
+}
+
 impl Parts {
     /// What the programs hold: private and shared memory, also in swap, without what is this tool's.
     pub fn held(&self) -> u64 {
@@ -62,6 +69,8 @@ pub struct Looks {
 pub enum Judge {
     /// The kernel, at the limit of the job's group.
     Kernel,
+    /// The kernel, while the group was well below its limit: at the limit of a group above it, or of the machine.
+    Machine,
     /// A look at its resident memory.
     Resident,
     /// A look at what is resident and stands in no row.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count};
-use heaptape_ledger::{Basis, Ended, Job, Judge, Missed, OnLimit, Spread, Totals, Verdict};
+use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
 use heaptape_proc::Cgroup;
 use heaptape_report::document::Part;
 use heaptape_report::limit::{self, Figures, Settings};
@@ -210,7 +210,7 @@ fn status(job: &Job, exit: Exit, settings: &Settings, is_told: bool) -> ExitCode
 
 /// Whether a job that had to be ended was killed, and not stopped.
 fn is_killed(job: &Job, on_limit: OnLimit) -> bool {
-    let by_kernel = job.over().is_some_and(|over| over.judge == Judge::Kernel);
+    let by_kernel = job.over().is_some_and(|over| over.judge.is_kernel());
     match on_limit {
         OnLimit::Kill => true,
         OnLimit::Fail => job.over().is_some(),

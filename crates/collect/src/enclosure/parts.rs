@@ -1,27 +1,25 @@
 //! The parts of what is resident in a job: of its group, or of its processes.
 
 use heaptape_ledger::Parts;
+use heaptape_proc::cgroup::Memory;
 use heaptape_proc::read;
 
-use crate::cgroup::Group;
 use crate::resident;
 use crate::segments::Identity;
 
 /// Bytes that this tool may have in programs whatever they hold.
 const OURS: u64 = 16 << 20;
 
-/// As the kernel accounts them to a group; and how many processes it has killed there.
-pub(super) fn of_group(group: &Group) -> (Parts, u64) {
-    let memory = group.memory();
-    let parts = Parts {
+/// As the kernel accounts them to a group.
+pub(super) fn of_group(memory: &Memory) -> Parts {
+    Parts {
         anonymous: memory.anonymous.unwrap_or(0),
         shared: memory.shared.unwrap_or(0),
         swap: memory.swap.unwrap_or(0),
         cache: memory.cache,
         kernel: memory.kernel,
         ours: None,
-    };
-    (parts, memory.oom_kills.unwrap_or(0))
+    }
 }
 
 /// Of processes, each page divided by the number of its users; `None` where nothing can be seen.

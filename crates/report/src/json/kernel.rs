@@ -102,6 +102,7 @@ impl<'a> KilledPart<'a> {
             time_ms: over.time,
             by: match over.judge {
                 Judge::Kernel => "kernel",
+                Judge::Machine => "machine",
                 Judge::Resident => "resident",
                 Judge::Unaccounted => "unaccounted",
             },

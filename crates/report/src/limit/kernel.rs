@@ -14,14 +14,12 @@ pub fn over(over: &Over) -> String {
     let who = over.who.as_ref().map(|(pid, command, resident)| {
         let name = command.first().map_or("a process", |word| text::file_name(word));
         let size = resident.map_or_else(String::new, |bytes| format!(", {}", Size(bytes)));
-        (format!("{name} (pid {pid}{size})"), resident)
+        format!("{name} (pid {pid}{size})")
     });
-    let most = |who: Option<(String, _)>| {
-        who.map_or_else(String::new, |(who, _)| format!(", most of it by {who}"))
-    };
+    let most = |who: Option<String>| who.map_or_else(String::new, |who| format!(", most in {who}"));
     match over.judge {
         Judge::Kernel => {
-            let who = who.map_or_else(|| "a process".to_owned(), |(who, _)| who);
+            let who = who.unwrap_or_else(|| "a process".to_owned());
             format!(
                 "the kernel killed {who} at the limit of the job's cgroup; {bytes} or more were resident in it"
             )

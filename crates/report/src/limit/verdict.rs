@@ -1,6 +1,6 @@
 //! What came of the limit, as sentences: the verdict, and who broke it.
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Judge, Kernel, OnLimit, Process, Verdict};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Kernel, OnLimit, Process, Verdict};
 
 use super::Figures;
 use crate::document::Part;
@@ -107,9 +107,9 @@ fn refused(figures: &Figures<'_>) -> String {
 
 fn killed(figures: &Figures<'_>) -> String {
     let job = figures.job;
-    let judge = job.over().map(|over| over.judge);
+    let by_kernel = job.over().is_some_and(|over| over.judge.is_kernel());
     let what = match figures.settings.on_limit {
-        _ if judge == Some(Judge::Kernel) => "Killed",
+        _ if by_kernel => "Killed",
         OnLimit::Stop => "Stopped",
         OnLimit::Fail | OnLimit::Kill => "Killed",
     };

@@ -47,6 +47,9 @@ impl Group {
         }
         let directory = ground.parent().join(&name);
         let version = place.version.unwrap_or(2);
+        if version == 2 {
+            enable(ground.parent()).map_err(|error| failed(&directory, &error))?;
+        }
         fs::create_dir(&directory).map_err(|error| failed(&directory, &error))?;
         Group::at(version, directory.clone(), name).map_err(|error| {
             let _ = fs::remove_dir(&directory);
@@ -194,12 +197,22 @@ fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
     all
 }
 
+/// Lets the children of a group of version 2 be limited, unless they can be.
+fn enable(parent: &Path) -> io::Result<()> {
+    let file = parent.join("cgroup.subtree_control");
+    let enabled = fs::read_to_string(&file).unwrap_or_default();
+    if enabled.split_whitespace().any(|name| name == "memory") {
+        return Ok(());
+    }
+    fs::write(file, "+memory")
+}
+
 /// Takes this process, the only one of its group, into a child of it, and lets the children of the group be limited.
 fn go_aside(own: &Path, name: &str) -> io::Result<()> {
     let aside = own.join(format!("{name}{}", stale::ASIDE));
     fs::create_dir(&aside)?;
     let moved = fs::write(aside.join("cgroup.procs"), std::process::id().to_string())
-        .and_then(|()| fs::write(own.join("cgroup.subtree_control"), "+memory"));
+        .and_then(|()| enable(own));
     if moved.is_err() {
         // Back to where it was.
         let _ = fs::write(own.join("cgroup.procs"), std::process::id().to_string());

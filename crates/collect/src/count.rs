@@ -277,8 +277,8 @@ impl<'a> Counted<'a> {
     fn look_around(&mut self, recorder: &mut Recorder, is_last: bool) {
         let Some(enclosure) = &mut self.enclosure else { return };
         let mut pids = recorder.live_pids();
+        pids.extend(self.command.filter(|_| recorder.root.is_none()));
         if enclosure.needs_kin() {
-            pids.extend(self.command);
             pids = self.halting.all(pids);
         }
         let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());

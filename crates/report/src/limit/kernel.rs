@@ -18,11 +18,13 @@ pub fn over(over: &Over) -> String {
     });
     let most = |who: Option<String>| who.map_or_else(String::new, |who| format!(", most in {who}"));
     match over.judge {
-        Judge::Kernel => {
+        Judge::Kernel | Judge::Machine => {
             let who = who.unwrap_or_else(|| "a process".to_owned());
-            format!(
-                "the kernel killed {who} at the limit of the job's cgroup; {bytes} or more were resident in it"
-            )
+            let place = match over.judge {
+                Judge::Kernel => "at the limit of the job's cgroup",
+                _ => "for want of memory elsewhere: the job's cgroup was well below its limit",
+            };
+            format!("the kernel killed {who} {place}; {bytes} or more were resident in it")
         }
         Judge::Resident => format!("{bytes} were resident{}", most(who)),
         Judge::Unaccounted => format!(

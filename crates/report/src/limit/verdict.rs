@@ -59,20 +59,16 @@ fn held(job: &Job) -> String {
     }
 }
 
-/// The same of a limit on what is resident: what looks have shown, and what the kernel has kept as the most, with page cache.
+/// The same of a limit on what is resident: what looks have shown, and what the kernel has kept as the most, unless page
+/// cache made that large.
 fn resident(job: &Job, kernel: &Kernel) -> String {
     let (limit, lower) = (job.limit.unwrap_or(0), kernel.most.held());
-    let peak = kernel.group.as_ref().and_then(|group| group.peak);
-    match peak {
-        Some(upper) => {
-            let bounds = Bounds { lower, upper: upper.max(lower) };
-            format!("{} of {} were resident at most.", text::bounds(bounds), Size(limit))
-        }
-        None => {
-            let share = text::share(lower, limit);
-            format!("{} or more of {} ({share}) were resident at most.", Size(lower), Size(limit))
-        }
-    }
+    let peak = kernel.group.as_ref().and_then(|group| group.peak).filter(|&peak| peak <= limit);
+    let most = match peak {
+        Some(upper) => text::bounds(Bounds { lower, upper: upper.max(lower) }),
+        None => format!("{} or more", Size(lower)),
+    };
+    format!("{most} of {} ({}) were resident at most.", Size(limit), text::share(lower, limit))
 }
 
 /// How much was not counted, behind another sentence.

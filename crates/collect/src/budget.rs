@@ -28,6 +28,11 @@ impl Budget {
         now >= self.ended + every.max(self.cost.saturating_mul(share - 1))
     }
 
+    /// From here on it is due so often, if that is oftener, as far as its share allows.
+    pub(crate) fn hurry(&mut self, every: Duration) {
+        self.every = self.every.min(every);
+    }
+
     /// Work that took `cost` has just ended.
     pub(crate) fn spent(&mut self, cost: Duration, now: Instant) {
         (self.ended, self.cost) = (now, cost);

@@ -4,9 +4,10 @@
 //! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
 
 use std::fs::File;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Over, Process as Figures};
 use heaptape_proc::{read, system};
 use heaptape_tape::Writer;
 use heaptape_wire::atomic::Ordering;
@@ -16,8 +17,10 @@ use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
 
 use crate::Error;
 use crate::arena::SharedArena;
+use crate::cgroup::Group;
 use crate::clock::Clock;
 use crate::counter::Counter;
+use crate::enclosure::{Enclosure, Seen};
 use crate::exit::Exit;
 use crate::halt::Halting;
 use crate::inspect::Inspector;
@@ -35,6 +38,8 @@ pub(crate) const BATCH: u64 = 64 << 10;
 
 /// How often the caller is told what is held.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// How often processes are sampled of which more is resident than the limit.
+const SUSPECTED_EVERY: Duration = Duration::from_millis(20);
 /// Rounds between two looks for orphans that have ended.
 const REAP_EVERY: u64 = 256;
 
@@ -61,6 +66,16 @@ pub struct Counting {
     pub exempt: Vec<String>,
     /// Ends with the command, also while other processes of the job still run.
     pub no_wait: bool,
+    /// The job has a control group of its own behind the limit, where one can be made. (With a limit on what is
+    /// resident it has one always.)
+    pub strict: bool,
+}
+
+impl Counting {
+    /// What requests are held against.
+    fn budget(&self) -> u64 {
+        self.limit.filter(|_| self.basis != Basis::Resident).unwrap_or(NO_LIMIT)
+    }
 }
 
 /// A refusal, as it is told while the job goes on.
@@ -97,6 +112,8 @@ pub struct Holding<'a> {
 pub trait CountWatch: Watch {
     /// A request was refused, for the first time.
     fn refused(&mut self, refusal: &Refusal<'_>);
+    /// More was resident than may be: the job is being killed, or stopped.
+    fn over(&mut self, over: &Over);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
     /// What the processes of the job hold now, and all together: several times a second.
@@ -113,16 +130,44 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let limits = Limits::lift();
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
-    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
-    let mut child = record::start(&mut recorder, &counting.launch, limits)?;
+    let mut enclosure = Enclosure::begin(counting);
+    let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
+    let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
     let mut counted = Counted::new(watch, Some(child.id()), halting);
+    counted.enclosure = enclosure;
+    counted.on_limit = counting.on_limit;
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
+    if !counting.no_wait {
+        counted.wait_for_the_rest(&mut recorder, &signals);
+    }
     let job = counted.finish(recorder, counting);
     // It may go on, where nobody waits for it or the counting had to end.
     Ok((job, record::wait(&mut child, &signals)))
+}
+
+/// Starts the command, in the group of its job where it is let in.
+fn start(
+    recorder: &mut Recorder,
+    counting: &Counting,
+    limits: Limits,
+    enclosure: Option<&mut Enclosure>,
+) -> Result<Child, Error> {
+    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
+    let Some(enclosure) = enclosure else {
+        return record::start(recorder, &counting.launch, limits, None);
+    };
+    enclosure.open(session);
+    match record::start(recorder, &counting.launch, limits, enclosure.entrance()) {
+        Err(Error::Outside) => {
+            enclosure.give_up();
+            record::start(recorder, &counting.launch, limits, None)
+        }
+        started => started,
+    }
 }
 
 /// A session that counts as soon as somebody registers with it.
@@ -166,7 +211,7 @@ fn prepare(ledger: Ledger, counting: &Counting) {
     });
     ledger.header().exempt.set(counting.exempt.iter().map(|name| name.as_bytes()));
     let batch = if counting.exact { 0 } else { BATCH };
-    ledger.budget().open(counting.limit.unwrap_or(NO_LIMIT), batch);
+    ledger.budget().open(counting.budget(), batch);
 }
 
 /// What is done between two rounds.
@@ -178,6 +223,9 @@ pub(crate) struct Counted<'a> {
     started: Instant,
     /// When the caller was last told what is held.
     shown: Instant,
+    /// What the kernel holds the job to.
+    enclosure: Option<Enclosure>,
+    on_limit: OnLimit,
 }
 
 impl Observer for Counted<'_> {
@@ -194,6 +242,7 @@ impl Observer for Counted<'_> {
         if self.shown.elapsed() >= SHOWN_EVERY {
             self.show(recorder);
         }
+        self.look_around(recorder, false);
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
         let Some(counter) = &mut recorder.counter else { return };
         let Some(first) = counter.refusals.news() else { return };
@@ -220,7 +269,45 @@ impl<'a> Counted<'a> {
         halting: Halting,
     ) -> Counted<'a> {
         let started = Instant::now();
-        Counted { watch, command, halting, started, shown: started }
+        let on_limit = OnLimit::Fail;
+        Counted { watch, command, halting, started, shown: started, enclosure: None, on_limit }
+    }
+
+    /// Looks at what is resident, and ends the job where that has to be.
+    fn look_around(&mut self, recorder: &mut Recorder, is_last: bool) {
+        let Some(enclosure) = &mut self.enclosure else { return };
+        let mut pids = recorder.live_pids();
+        pids.extend(self.command.filter(|_| recorder.root.is_none()));
+        if enclosure.needs_kin() {
+            pids = self.halting.all(pids);
+        }
+        let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());
+        let seen = Seen { pids: &pids, root: recorder.root, unaccounted };
+        let over = enclosure.look(seen, is_last);
+        if let Some(counter) = recorder.counter.as_mut().filter(|_| enclosure.is_suspect()) {
+            counter.usage.hurry(SUSPECTED_EVERY);
+        }
+        let Some(over) = over else { return };
+        self.watch.over(&over);
+        let is_stopped = self.on_limit == OnLimit::Stop && !over.judge.is_kernel();
+        self.halt(recorder, if is_stopped { OnLimit::Stop } else { OnLimit::Kill });
+    }
+
+    /// Waits for processes that nobody counts and the group holds.
+    fn wait_for_the_rest(&mut self, recorder: &mut Recorder, signals: &Signals) {
+        let is_left = |counted: &Self| counted.enclosure.as_ref().is_some_and(|e| !e.is_empty());
+        let mut is_told = false;
+        while recorder.ended.is_none() && is_left(self) && !signals.ask_for_the_end() {
+            if !std::mem::replace(&mut is_told, true) {
+                let group = self.enclosure.as_ref().and_then(Enclosure::group);
+                self.watch.waiting(&group.map(Group::pids).unwrap_or_default());
+            }
+            if recorder.go_on(recorder.root).is_none() {
+                return;
+            }
+            self.after_round(recorder);
+            recorder.rest(0);
+        }
     }
 
     fn show(&mut self, recorder: &Recorder) {
@@ -241,6 +328,7 @@ impl<'a> Counted<'a> {
             counter.refusals.look(counter.ledger, &recorder.processes, true);
         }
         self.after_round(&mut recorder);
+        self.look_around(&mut recorder, true);
         recorder.conclude();
         self.halting.reap(&Vec::from_iter(self.command));
         let elapsed = self.started.elapsed().as_secs_f64();
@@ -251,7 +339,15 @@ impl<'a> Counted<'a> {
         });
         let Some(mut counter) = recorder.counter.take() else { return Job::default() };
         counter.uncovered.extend(missed);
-        job(counter, counting, elapsed)
+        let kernel = self.enclosure.take().map(Enclosure::finish);
+        if kernel.as_ref().is_some_and(|kernel| kernel.is_left) {
+            let why = "a process of the job was outside of its control group".to_owned();
+            counter.uncovered.push(Missed { pid: 0, command: Vec::new(), why });
+        }
+        let job = job(counter, counting, elapsed);
+        // What was looked at more often may have shown more.
+        let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
+        Job { kernel, resident: job.resident.max(most), ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -259,16 +355,22 @@ impl<'a> Counted<'a> {
         seeds.extend(recorder.intents.named());
         seeds.extend(self.command);
         seeds.extend(recorder.joined.keys());
+        let group = self.enclosure.as_ref().and_then(Enclosure::group);
+        seeds.extend(group.map(Group::pids).unwrap_or_default());
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            return self.watch.stopped(&self.halting.stop(&seeds, &beat));
+            let stop = || self.halting.stop(&seeds, &beat);
+            let stopped = group.map_or_else(stop, |group| group.frozen(stop));
+            return self.watch.stopped(&stopped);
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
         self.halting.kill(&seeds, &beat, |pid| {
             segments.iter_mut().for_each(|segments| segments.note(pid));
         });
+        // Those that nobody's child led to.
+        group.map(|group| group.kill(&beat));
         segments.into_iter().for_each(Segments::remove);
     }
 }
@@ -292,8 +394,8 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         refused: header.refusals.load(Ordering::Relaxed),
         first: counter.refusals.first().cloned(),
         killed: counter.refusals.is_halting(),
-        is_tampered: counter.ledger.budget().limit() != counting.limit.unwrap_or(NO_LIMIT)
-            || counting.limit.is_some_and(|limit| bounds.charged.lower > limit),
+        is_tampered: counter.ledger.budget().limit() != counting.budget()
+            || bounds.charged.lower > counting.budget(),
         peak: bounds.charged,
         charged: counter.rows_at(bounds.charged.lower),
         requested: bounds.requested,
@@ -311,6 +413,7 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
+        kernel: None,
     }
 }
 
@@ -367,7 +470,9 @@ impl Together {
         let charged = seen(charged, most.charged.max(counter.sure()), drawn);
         // All that was charged and not beside blocks was blocks.
         let blocks = match counter.basis {
-            Basis::Requested => charged.lower.saturating_sub(counter.beside_peaks),
+            Basis::Requested | Basis::Resident => {
+                charged.lower.saturating_sub(counter.beside_peaks)
+            }
             Basis::Usable => 0,
         };
         Together {

@@ -71,6 +71,11 @@ impl Usage {
         self.due.is_due(now)
     }
 
+    /// Makes the next samples due soon.
+    pub(crate) fn hurry(&mut self, every: Duration) {
+        self.due.hurry(every);
+    }
+
     /// Samples all processes; how many threads they have. `resident`: what is resident in one, each page divided by
     /// the number of processes that map it.
     pub(crate) fn sample(

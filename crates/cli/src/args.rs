@@ -19,7 +19,7 @@ use heaptape_analyze::curves::Figure;
 
 use crate::output::Stdout;
 
-pub(crate) use counting::{Counting, Limit, Stat};
+pub(crate) use counting::{Counting, Limit, Size, Stat, limit};
 pub(crate) use exporting::{Export, Format, Table};
 pub(crate) use reading::{By, Events, Info, Live, Sysroot};
 pub(crate) use recording::Record;

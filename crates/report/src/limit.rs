@@ -3,6 +3,7 @@
 //! The figures come from the ledger's [`Job`] and its sums; what comes out is a list of [`Part`]s, for a
 //! terminal or as Markdown.
 
+pub mod auto;
 mod heap;
 mod held;
 mod kernel;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub exempt: Vec<String>,
     /// Launchers are held against the limit.
     pub count_launcher: bool,
+    /// Where the limit comes from, if it was to be what the job was given.
+    pub source: Option<String>,
     /// Any verdict but `within` is a failure.
     pub strict: bool,
 }
@@ -74,6 +77,7 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let mut parts =
         vec![Part::Title(format!("Memory of {}", text::short_command(&figures.job.command)))];
     parts.extend(verdict::parts(figures));
+    parts.extend(auto::part(figures));
     parts.extend(held::parts(figures));
     parts.extend(kernel::parts(figures));
     parts.extend(processes::parts(figures));

@@ -2,6 +2,7 @@
 //! processes together or without one.
 
 mod asker;
+mod auto;
 mod bars;
 mod exempt;
 mod files;
@@ -37,8 +38,15 @@ const NOT_WITHIN: u8 = 3;
 const KILLED: u8 = 137;
 
 /// Runs a command with a limit.
-pub(crate) fn limit(args: args::Limit, terminal: &Terminal) -> ExitCode {
-    run(Some(args.size), args.on_limit.into(), args.counting, terminal)
+pub(crate) fn limit(mut args: args::Limit, terminal: &Terminal) -> ExitCode {
+    let teller = Teller { quiet: terminal.is_quiet() };
+    match auto::sized(&mut args, &teller) {
+        Ok(size) => run(Some(size), args.on_limit.into(), args.counting, terminal),
+        Err(sentence) => {
+            teller.error(&sentence);
+            ExitCode::from(WRONG_USAGE)
+        }
+    }
 }
 
 /// Runs a command and only counts.
@@ -166,6 +174,7 @@ fn counted(
 fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {
     Settings {
         on_limit,
+        source: args.source.clone(),
         exclude_mpi_runtime: args.exclude_mpi_runtime,
         exempt: args.exempt.clone(),
         count_launcher: args.count_launcher,
@@ -277,6 +286,7 @@ mod tests {
     fn settings(on_limit: OnLimit, strict: bool) -> Settings {
         Settings {
             on_limit,
+            source: None,
             exclude_mpi_runtime: false,
             exempt: Vec::new(),
             count_launcher: false,

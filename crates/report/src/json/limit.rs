@@ -20,6 +20,7 @@ struct LimitDocument<'a> {
     exit: ExitPart,
     verdict: &'static str,
     limit: Option<u64>,
+    limit_source: Option<&'a str>,
     basis: &'static str,
     settings: SettingsPart<'a>,
     refused: u64,
@@ -332,6 +333,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             exit: figures.exit.into(),
             verdict: verdict(job.verdict()),
             limit: job.limit,
+            limit_source: figures.settings.source.as_deref(),
             basis: match job.basis {
                 Basis::Requested => "requested",
                 Basis::Usable => "usable",
@@ -394,7 +396,7 @@ mod tests {
             let document = written(&job);
             has(
                 &document,
-                "schema command exit verdict limit basis settings refused first_refusal peak elapsed user \
+                "schema command exit verdict limit limit_source basis settings refused first_refusal peak elapsed user \
                  system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed",
             );
             has(&document["peak"], "charged requested usable resident");

@@ -13,6 +13,7 @@ const MIB: u64 = 1 << 20;
 /// How the sample was counted.
 pub(crate) fn settings() -> Settings {
     Settings {
+        source: None,
         on_limit: OnLimit::Fail,
         exclude_mpi_runtime: false,
         exempt: Vec::new(),

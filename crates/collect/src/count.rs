@@ -7,7 +7,10 @@ use std::fs::File;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Over, Process as Figures};
+use heaptape_ledger::{
+    Basis, Bounds, Felled, FirstRefusal, Job, Kernel, Missed, Moment, Over, Process as Figures,
+    Victim,
+};
 use heaptape_proc::{read, system};
 use heaptape_tape::Writer;
 use heaptape_wire::atomic::Ordering;
@@ -24,6 +27,7 @@ use crate::enclosure::{Enclosure, Seen};
 use crate::exit::Exit;
 use crate::halt::Halting;
 use crate::inspect::Inspector;
+use crate::killer::{Killer, Sources};
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
@@ -225,6 +229,7 @@ pub(crate) struct Counted<'a> {
     shown: Instant,
     /// What the kernel holds the job to.
     enclosure: Option<Enclosure>,
+    killer: Killer,
     on_limit: OnLimit,
 }
 
@@ -269,8 +274,16 @@ impl<'a> Counted<'a> {
         halting: Halting,
     ) -> Counted<'a> {
         let started = Instant::now();
-        let on_limit = OnLimit::Fail;
-        Counted { watch, command, halting, started, shown: started, enclosure: None, on_limit }
+        Counted {
+            watch,
+            command,
+            halting,
+            started,
+            shown: started,
+            enclosure: None,
+            killer: Killer::watch(Sources::here()),
+            on_limit: OnLimit::Fail,
+        }
     }
 
     /// Looks at what is resident, and ends the job where that has to be.
@@ -337,17 +350,27 @@ impl<'a> Counted<'a> {
             command: Vec::new(),
             why: format!("the counting ended before the job did ({})", why.as_str()),
         });
+        let root = recorder.root;
         let Some(mut counter) = recorder.counter.take() else { return Job::default() };
         counter.uncovered.extend(missed);
+        let felled = std::mem::take(&mut counter.felled);
         let kernel = self.enclosure.take().map(Enclosure::finish);
         if kernel.as_ref().is_some_and(|kernel| kernel.is_left) {
             let why = "a process of the job was outside of its control group".to_owned();
             counter.uncovered.push(Missed { pid: 0, command: Vec::new(), why });
         }
         let job = job(counter, counting, elapsed);
+        let is_ours = job.killed
+            || kernel
+                .as_ref()
+                .and_then(|kernel| kernel.over.as_ref())
+                .is_some_and(|over| !over.judge.is_kernel());
+        let felled = (!is_ours)
+            .then(|| testimony(self.killer, felled, root, &job, kernel.as_ref()))
+            .flatten();
         // What was looked at more often may have shown more.
         let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
-        Job { kernel, resident: job.resident.max(most), ..job }
+        Job { kernel, felled, resident: job.resident.max(most), ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -413,8 +436,36 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
+        felled: None,
         kernel: None,
     }
+}
+
+/// Whose doing it was that processes ended by SIGKILL, which nobody here has sent.
+fn testimony(
+    killer: Killer,
+    (places, moment): (Vec<usize>, Moment),
+    root: Option<(u32, Exit)>,
+    job: &Job,
+    kernel: Option<&Kernel>,
+) -> Option<Felled> {
+    let victim = |&place: &usize| {
+        let process = job.processes.get(place)?;
+        let (pid, command) = (process.pid, process.command.clone());
+        Some(Victim { place: Some(place), pid, command })
+    };
+    let mut victims: Vec<Victim> = places.iter().filter_map(victim).collect();
+    let is_felled = |(_, exit): &(u32, Exit)| exit.signal == Some(libc::SIGKILL);
+    let is_known = |pid| victims.iter().any(|victim| victim.pid == Some(pid));
+    // The command where it was not counted.
+    let uncounted = root.filter(is_felled).filter(|(pid, _)| !is_known(*pid));
+    victims.extend(uncounted.map(|(pid, _)| Victim {
+        place: None,
+        pid: Some(pid),
+        command: job.command.clone(),
+    }));
+    let enclosed = kernel.and_then(|kernel| Some(kernel.group.as_ref()?.oom_kills));
+    killer.testify(victims, moment, enclosed)
 }
 
 /// What all launchers of a job may hold together before that is told as memory beyond the limit.

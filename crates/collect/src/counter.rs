@@ -8,7 +8,9 @@ mod sampling;
 
 use std::collections::HashMap;
 
-use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
+use heaptape_ledger::{
+    Basis, Bounds, Charged, Ended, Missed, Module, Moment, Process as Figures, Sums,
+};
 use heaptape_tape::Uncovered;
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES, RESERVED_MODULES};
@@ -77,6 +79,8 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Processes that ended by SIGKILL, by their places, and what the job held when the first did.
+    pub(crate) felled: (Vec<usize>, Moment),
     /// Processes that have become other programs, and did not say so.
     pub(crate) replaced: Vec<usize>,
     host: String,
@@ -107,6 +111,7 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            felled: Default::default(),
             replaced: Vec::new(),
             host,
             session: None,
@@ -250,6 +255,9 @@ impl Counter {
         let (taken, process) = (arena.sheets(), &processes[place]);
         let all: Vec<usize> = others.iter().copied().chain([place]).collect();
         self.look_at(taken, processes, &all);
+        if process.exit.signal == Some(libc::SIGKILL) {
+            self.fell(place, time);
+        }
         let is_its = |sheet: &usize| {
             let owner = self.ledger.sheet(*sheet).owner();
             owner.is_some_and(|(slot, _)| slot == u32::from(process.slot))
@@ -278,6 +286,17 @@ impl Counter {
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
         self.settle(processes, taken);
+    }
+
+    /// A process has ended by SIGKILL, just after a look at all.
+    fn fell(&mut self, place: usize, time: u64) {
+        let (victims, moment) = &mut self.felled;
+        if victims.is_empty() {
+            let (each, charged) = self.now.clone();
+            let (time, charged) = (Some(time), Some(charged));
+            *moment = Moment { time, charged, each, resident: self.usage.last() };
+        }
+        victims.push(place);
     }
 
     fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {

@@ -35,6 +35,7 @@ mod image;
 mod inspect;
 mod intents;
 mod join;
+mod killer;
 mod launch;
 mod ledger;
 mod limits;

@@ -48,6 +48,8 @@ pub(crate) struct Usage {
     resident: HashMap<usize, u64>,
     /// The same in all together.
     most: Option<u64>,
+    /// What was resident in all together at the last look, and when that was.
+    last: Option<(Instant, u64)>,
     /// What processes have used that we can't wait for, by their place.
     strangers: HashMap<usize, Times>,
     /// Shared memory that the job has mapped, where that is wanted.
@@ -61,6 +63,7 @@ impl Usage {
             before: of_children(),
             resident: HashMap::new(),
             most: None,
+            last: None,
             strangers: HashMap::new(),
             segments: None,
         }
@@ -107,6 +110,7 @@ impl Usage {
             }
         }
         self.most = self.most.max(sum);
+        self.last = sum.map(|bytes| (started, bytes)).or(self.last);
         let now = Instant::now();
         self.due.spent(now - started, now);
         threads
@@ -120,6 +124,12 @@ impl Usage {
     /// The most that was resident in all together.
     pub(crate) fn resident(&self) -> Option<u64> {
         self.most
+    }
+
+    /// What was resident in all together at the last look, and milliseconds since then.
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+        let (when, bytes) = self.last?;
+        Some((bytes, u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// What the job has used by now.

@@ -1,6 +1,6 @@
 //! What is told of all processes of a counted job together.
 
-use crate::{Bounds, Kernel, Over, Process};
+use crate::{Bounds, Felled, Kernel, Over, Process};
 
 /// Which bytes of heap blocks are held against the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub enum Verdict {
     Within,
     /// Requests were refused.
     Refused,
-    /// The job was killed, or stopped, at the first request beyond it, or for what was resident.
+    /// The job was killed, or stopped, at the first request beyond it, or for what was resident; or the kernel has killed
+    /// a process of it for want of memory.
     Killed,
     /// A process could not be counted.
     Uncovered,
@@ -145,6 +146,8 @@ pub struct Job {
     /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
     /// nobody could tell.
     pub unaccounted: Option<u64>,
+    /// Processes that ended by SIGKILL which was not this tool's, and whose doing that was.
+    pub felled: Option<Felled>,
     /// What the kernel says of the whole job, where that was asked for.
     pub kernel: Option<Kernel>,
 }
@@ -174,6 +177,11 @@ impl Job {
         self.kernel.as_ref()?.over.as_ref()
     }
 
+    /// Whether the kernel has killed a process of the job for want of memory.
+    pub fn is_felled(&self) -> bool {
+        self.felled.as_ref().is_some_and(Felled::is_by_kernel)
+    }
+
     /// Whether a group holds every process to the limit, whatever it is and whoever can count it.
     pub fn is_enclosed(&self) -> bool {
         let holds = |kernel: &Kernel| kernel.group.is_some() && !kernel.is_left;
@@ -190,7 +198,7 @@ impl Job {
     pub fn verdict(&self) -> Verdict {
         if self.is_tampered {
             Verdict::Tampered
-        } else if self.killed || self.over().is_some() {
+        } else if self.killed || self.over().is_some() || self.is_felled() {
             Verdict::Killed
         } else if self.refused > 0 {
             Verdict::Refused

@@ -8,6 +8,7 @@
 
 pub mod bins;
 mod bounds;
+mod felled;
 mod job;
 mod kernel;
 mod process;
@@ -15,6 +16,7 @@ mod sums;
 mod totals;
 
 pub use bounds::Bounds;
+pub use felled::{Cause, Felled, Kills, Line, Moment, Victim};
 pub use heaptape_wire::ledger::OnLimit;
 pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Verdict, unaccounted_allowed};
 pub use kernel::{Group, Judge, Kernel, Looks, Over, Parts};

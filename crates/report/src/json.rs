@@ -8,6 +8,7 @@ pub mod account;
 pub mod diff;
 pub mod doctor;
 pub mod events;
+mod felled;
 pub mod histogram;
 mod kernel;
 pub mod leaks;

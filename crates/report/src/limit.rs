@@ -4,6 +4,7 @@
 //! terminal or as Markdown.
 
 pub mod auto;
+mod felled;
 mod heap;
 mod held;
 mod kernel;
@@ -78,6 +79,7 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
         vec![Part::Title(format!("Memory of {}", text::short_command(&figures.job.command)))];
     parts.extend(verdict::parts(figures));
     parts.extend(auto::part(figures));
+    parts.extend(felled::part(figures));
     parts.extend(held::parts(figures));
     parts.extend(kernel::parts(figures));
     parts.extend(processes::parts(figures));

@@ -9,6 +9,7 @@ use heaptape_ledger::{
 use serde::Serialize;
 
 use super::document;
+use super::felled::FelledPart;
 use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
 use crate::limit::{self, Figures, Settings};
@@ -49,6 +50,7 @@ struct LimitDocument<'a> {
     uncounted_threads: u64,
     #[serde(flatten)]
     kernel: KernelPart<'a>,
+    felled: Option<FelledPart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -365,6 +367,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
             kernel: KernelPart::of(job),
+            felled: FelledPart::of(job),
         },
     )
 }
@@ -397,7 +400,7 @@ mod tests {
             has(
                 &document,
                 "schema command exit verdict limit limit_source basis settings refused first_refusal peak elapsed user \
-                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed",
+                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed felled",
             );
             has(&document["peak"], "charged requested usable resident");
             has(&document["exit"], "code signal");

@@ -112,6 +112,9 @@ fn killed(figures: &Figures<'_>) -> String {
     if let Some(over) = job.over() {
         return format!("{what} at {}: {}.", Millis(over.time), super::over(over));
     }
+    if let Some(sentence) = super::felled::verdict(figures).filter(|_| !job.killed) {
+        return sentence;
+    }
     match &job.first {
         Some(first) => format!(
             "{what} at {}, at the first request beyond the limit, from {}.",

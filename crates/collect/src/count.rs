@@ -31,6 +31,7 @@ use crate::killer::{Killer, Sources};
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
+use crate::patched::Patches;
 use crate::record::{self, Watch};
 use crate::recorder::{Observer, Recorder};
 use crate::segments::Segments;
@@ -190,6 +191,8 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
         let host = read::hostname().unwrap_or_default();
         let mut counter = Counter::new(ledger, counting.basis, counting.exact, host);
         counter.session = Some(identity);
+        let library = counting.launch.library.file_name().unwrap_or_default();
+        counter.patches = Some(Patches::new(library.to_owned()));
         if counting.on_limit == OnLimit::Kill {
             counter.usage.segments = Some(Segments::new(identity));
         }
@@ -405,6 +408,8 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     if counting.limit.is_some() {
         counter.uncovered.extend(greedy_launchers(&processes));
     }
+    let patches = counter.patches.take().map(Patches::finish);
+    let (patches, patches_sought) = patches.unwrap_or_default();
     let times = counter.usage.times();
     let threads = counter.tasks.most();
     let bounds = Together::of(&counter, &processes);
@@ -436,6 +441,8 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         uncovered: counter.uncovered,
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
+        patches,
+        patches_sought,
         felled: None,
         kernel: None,
     }

@@ -19,6 +19,7 @@ use crate::arena::SharedArena;
 use crate::count::BATCH;
 use crate::heirs::Heirs;
 use crate::holdings::{Held, Holder, Holdings};
+use crate::patched::Patches;
 use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::refused::Refusals;
@@ -79,6 +80,8 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Functions that were patched in processes.
+    pub(crate) patches: Option<Patches>,
     /// Processes that ended by SIGKILL, by their places, and what the job held when the first did.
     pub(crate) felled: (Vec<usize>, Moment),
     /// Processes that have become other programs, and did not say so.
@@ -111,6 +114,7 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            patches: None,
             felled: Default::default(),
             replaced: Vec::new(),
             host,
@@ -378,6 +382,9 @@ impl Recorder {
     pub(crate) fn count(&mut self) -> bool {
         let Some(counter) = &mut self.counter else { return false };
         counter.look(&mut self.arena, &self.processes, &self.live);
+        let (processes, live) = (&self.processes, &self.live);
+        let known = live.iter().filter_map(|&place| Some((place, processes[place].pid?)));
+        counter.patches.iter_mut().for_each(|patches| patches.look(known.clone()));
         let taken = self.arena.sheets();
         let session = self.arena.arena().session();
         counter.sample(&self.processes, &self.live, taken, || session.beat());

@@ -44,6 +44,7 @@ mod merge;
 mod namespace;
 mod obstacle;
 mod output;
+mod patched;
 mod probe;
 mod process;
 mod record;

@@ -1,6 +1,6 @@
 //! What is told of all processes of a counted job together.
 
-use crate::{Bounds, Felled, Kernel, Over, Process};
+use crate::{Bounds, Felled, Kernel, Over, Patch, Process};
 
 /// Which bytes of heap blocks are held against the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,6 +146,10 @@ pub struct Job {
     /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
     /// nobody could tell.
     pub unaccounted: Option<u64>,
+    /// Functions that were patched in its processes.
+    pub patches: Vec<Patch>,
+    /// In how many processes it was looked for patched functions.
+    pub patches_sought: u64,
     /// Processes that ended by SIGKILL which was not this tool's, and whose doing that was.
     pub felled: Option<Felled>,
     /// What the kernel says of the whole job, where that was asked for.

@@ -15,6 +15,7 @@ pub mod leaks;
 pub mod limit;
 pub mod live;
 mod parts;
+mod patches;
 pub mod tape;
 
 use std::io::{self, Write};

@@ -8,6 +8,7 @@ mod felled;
 mod heap;
 mod held;
 mod kernel;
+mod patches;
 mod processes;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -82,6 +83,7 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(felled::part(figures));
     parts.extend(held::parts(figures));
     parts.extend(kernel::parts(figures));
+    parts.extend(patches::parts(figures));
     parts.extend(processes::parts(figures));
     parts.extend(heap::parts(figures));
     parts.extend(processes::uncovered(figures));

@@ -12,6 +12,7 @@ use super::document;
 use super::felled::FelledPart;
 use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
+use super::patches::PatchPart;
 use crate::limit::{self, Figures, Settings};
 
 #[derive(Serialize)]
@@ -51,6 +52,8 @@ struct LimitDocument<'a> {
     #[serde(flatten)]
     kernel: KernelPart<'a>,
     felled: Option<FelledPart<'a>>,
+    patches: Vec<PatchPart<'a>>,
+    patches_sought: u64,
 }
 
 #[derive(Serialize)]
@@ -368,6 +371,8 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             uncounted_threads: job.uncounted_threads,
             kernel: KernelPart::of(job),
             felled: FelledPart::of(job),
+            patches: job.patches.iter().map(PatchPart::of).collect(),
+            patches_sought: job.patches_sought,
         },
     )
 }
@@ -400,7 +405,7 @@ mod tests {
             has(
                 &document,
                 "schema command exit verdict limit limit_source basis settings refused first_refusal peak elapsed user \
-                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed felled",
+                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed felled patches patches_sought",
             );
             has(&document["peak"], "charged requested usable resident");
             has(&document["exit"], "code signal");

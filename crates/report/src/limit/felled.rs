@@ -54,9 +54,13 @@ fn whose(figures: &Figures<'_>, felled: &Felled) -> String {
         true => "No process that was counted ended by SIGKILL".to_owned(),
         false => format!("{}{more} ended by SIGKILL{}", names.join(", "), at(felled)),
     };
-    let count = |count: Option<u64>| count.map_or_else(|| "n/a".to_owned(), |n| n.to_string());
+    let count = |count: Option<u64>| match count {
+        None => "n/a".to_owned(),
+        Some(0) => "nobody".to_owned(),
+        Some(n) => text::counted(n, "process", "processes"),
+    };
     let counted = format!(
-        "meanwhile it has killed {} in the control group and {} on this machine",
+        "killed so meanwhile in this control group: {}, on this machine: {}",
         count(felled.kills.group),
         count(felled.kills.machine)
     );
@@ -64,20 +68,22 @@ fn whose(figures: &Figures<'_>, felled: &Felled) -> String {
         felled.log.as_ref().err().map_or_else(String::new, |why| format!(" Its log: n/a. {why}"));
     let cause = match felled.cause() {
         _ if names.is_empty() => {
-            format!("; but the kernel has killed for want of memory: {counted}.")
+            format!("; but the kernel has killed for want of memory ({counted}).{log}")
         }
-        Cause::Logged => format!(
-            ", and the kernel's log says that it was the kernel, for want of memory; {counted}."
-        ),
-        Cause::Counted => {
-            format!(", and the kernel has killed for want of memory: {counted}.{log}")
+        Cause::Logged => {
+            format!(". That was the kernel, for want of memory, as its log says ({counted}).")
         }
-        Cause::Unknown => format!(
-            "; whether it was the kernel, for want of memory, is not known: {counted}.{log}"
-        ),
-        Cause::Sent => format!(
-            ", which somebody has sent: it was not the kernel for want of memory; {counted}."
-        ),
+        Cause::Counted => format!(". The kernel has killed for want of memory ({counted}).{log}"),
+        Cause::Unknown => {
+            format!(
+                ". Whether that was the kernel, for want of memory, is not known ({counted}).{log}"
+            )
+        }
+        Cause::Sent => {
+            format!(
+                ". Somebody has sent it: it was not the kernel, for want of memory ({counted})."
+            )
+        }
     };
     ended + &cause
 }

@@ -221,7 +221,8 @@ macro_rules! with_caller {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
-            core::arch::naked_asm!($move, "jmp {entry}", entry = sym $entry)
+            // Who patches it may write 13 bytes or so, which must not reach the next function.
+            core::arch::naked_asm!($move, "jmp {entry}", ".fill 8, 1, 0xcc", entry = sym $entry)
         }
     };
     // The seventh argument goes on the stack.

@@ -11,6 +11,8 @@ mod search;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +27,7 @@ use search::Search;
 const FIRST: Duration = Duration::from_millis(100);
 const TIMES: u32 = 4;
 /// How often one may be searched, and the share of a processor that this may take: one part in this many.
-const EVERY: (Duration, u32) = (Duration::from_millis(10), 50);
+const EVERY: (Duration, u32) = (Duration::from_millis(1), 5);
 
 /// Who is to be searched, and when.
 pub(crate) struct Patches {
@@ -44,6 +46,8 @@ struct Searcher {
     /// What each search took.
     answers: Receiver<Duration>,
     is_busy: bool,
+    /// Nobody waits any longer for what is being searched.
+    is_over: Arc<AtomicBool>,
     thread: JoinHandle<Search>,
 }
 
@@ -88,9 +92,10 @@ impl Patches {
 
     /// All that was found, and in how many processes it was searched for.
     pub(crate) fn finish(self) -> (Vec<Patch>, u64) {
-        let Some(Searcher { questions, thread, .. }) = self.searcher else {
+        let Some(Searcher { questions, is_over, thread, .. }) = self.searcher else {
             return (Vec::new(), 0);
         };
+        is_over.store(true, Ordering::Relaxed);
         drop(questions);
         thread.join().map(Search::finish).unwrap_or_default()
     }
@@ -100,8 +105,10 @@ impl Searcher {
     fn start(library: OsString) -> Result<Searcher, Error> {
         let (questions, asked) = channel();
         let (told, answers) = channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
         let thread = crate::thread::start(move || {
-            let mut search = Search::new(library);
+            let mut search = Search::new(library, over);
             for (place, pid) in asked {
                 let started = Instant::now();
                 search.look_at(place, pid);
@@ -110,6 +117,6 @@ impl Searcher {
             }
             search
         })?;
-        Ok(Searcher { questions, answers, is_busy: false, thread })
+        Ok(Searcher { questions, answers, is_busy: false, is_over, thread })
     }
 }

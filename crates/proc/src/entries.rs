@@ -15,14 +15,15 @@ use object::{Endianness, RelocationFlags};
 
 use crate::Error;
 
-/// Bytes of a function that are kept.
+/// Bytes of a function that are kept, at most.
 pub const CODE: usize = 16;
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
-    /// The functions that it exports: name, address, and the first bytes of their code. Of names for one address the first.
-    pub functions: Vec<(String, u64, [u8; CODE])>,
+    /// The functions that it exports: name, address, and the first bytes of their code, none of
+    /// another's. Of names for one address the first.
+    pub functions: Vec<(String, u64, Vec<u8>)>,
     /// Where it keeps the addresses of functions that it calls: name and address.
     pub slots: Vec<(String, u64)>,
     /// The address of its first byte.
@@ -60,7 +61,7 @@ fn parse<'data, R: ReadRef<'data>>(
     let mut functions = BTreeMap::new();
     for symbol in file.dynamic_symbols().filter(|symbol| symbol.is_definition()) {
         let Some(name) = symbol.name().ok().filter(|name| wanted(name)) else { continue };
-        if let Some(code) = code(&file, symbol.address()) {
+        if let Some(code) = code(&file, symbol.address(), symbol.size()) {
             let known = functions.entry(symbol.address()).or_insert((name, code));
             known.0 = known.0.min(name);
         }
@@ -90,12 +91,14 @@ fn parse<'data, R: ReadRef<'data>>(
 fn code<'data, R: ReadRef<'data>>(
     file: &ElfFile<'data, FileHeader64<Endianness>, R>,
     address: u64,
-) -> Option<[u8; CODE]> {
+    size: u64,
+) -> Option<Vec<u8>> {
     let endian = file.endian();
     let mut loads = file.elf_program_headers().iter().filter(|h| h.p_type(endian) == PT_LOAD);
     loads.find_map(|header| {
-        let found = header.data_range(endian, file.data(), address, CODE as u64).ok()??;
-        found.try_into().ok()
+        let found =
+            header.data_range(endian, file.data(), address, size.min(CODE as u64)).ok()??;
+        (!found.is_empty()).then(|| found.to_vec())
     })
 }
 

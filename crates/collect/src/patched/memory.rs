@@ -43,8 +43,8 @@ impl Memory {
     }
 
     /// Where code goes that should be `code`, if it is other code now: the file that it ends in, as far as jumps tell.
-    pub(super) fn patcher(&self, address: u64, code: &[u8; CODE]) -> Option<Option<String>> {
-        let found = self.code(address).filter(|found| found != code)?;
+    pub(super) fn patcher(&self, address: u64, code: &[u8]) -> Option<Option<String>> {
+        let found = self.code(address).filter(|found| !found.starts_with(code))?;
         Some(self.end(address, found))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use heaptape_ledger::{Patch, Patched};
 use heaptape_proc::{Entries, Mapping, read};
@@ -34,6 +35,8 @@ pub(super) struct Search {
     /// The functions, and the processes, of each patch.
     found: BTreeMap<Key, (BTreeSet<String>, BTreeSet<usize>)>,
     searched: BTreeSet<usize>,
+    /// There is no more time.
+    is_over: Arc<AtomicBool>,
 }
 
 /// What was patched, in which file, by which.
@@ -49,9 +52,9 @@ enum Kind {
 }
 
 impl Search {
-    pub(super) fn new(library: OsString) -> Search {
+    pub(super) fn new(library: OsString, is_over: Arc<AtomicBool>) -> Search {
         let (files, found) = (HashMap::new(), BTreeMap::new());
-        Search { library, files, found, searched: BTreeSet::new() }
+        Search { library, files, found, searched: BTreeSet::new(), is_over }
     }
 
     /// Looks at a process, if the kernel lets us.
@@ -62,6 +65,9 @@ impl Search {
         let mut coded: HashSet<Identity> =
             memory.maps.iter().filter(has_code).map(identity).collect();
         for mapping in &memory.maps {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
             let is_first = mapping.offset == 0 && !mapping.deleted;
             if !is_first || !coded.remove(&identity(mapping)) {
                 continue;

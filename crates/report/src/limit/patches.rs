@@ -29,7 +29,7 @@ fn begin(patch: &Patch) -> String {
     };
     let meaning = match patch.what {
         Patched::Libc => {
-            "heaptape's wrappers go through them, so calls are counted as ever; what is mapped there without these functions is in no row."
+            "heaptape's wrappers go on to libc, so calls are counted as ever; what is mapped there by other ways is in no row."
         }
         Patched::Wrapper | Patched::Entry => PAST,
     };

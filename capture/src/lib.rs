@@ -11,7 +11,8 @@
 //! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
 //! all that depends on the processor.
 //!
-//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread.
+//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. (In a counted job a
+//! process takes a [`knell`] at its first call.)
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]
 
@@ -36,6 +37,7 @@ mod following;
 mod forks;
 mod heaps;
 mod hooks;
+mod knell;
 mod leaving;
 mod lifecycle;
 mod limits;

@@ -92,6 +92,18 @@ fn what_the_dead_held_is_free_from_the_moment_on_that_their_end_is_seen() {
     assert_eq!(document(folder.path())["verdict"], "within");
 }
 
+/// However an end shows, also where this library sees nothing of it, what was held is free from then on.
+#[test]
+fn what_the_dead_held_is_free_however_their_end_shows() {
+    for (how, rounds) in [("wait", "1000"), ("call", "20"), ("pipe", "500"), ("poll", "500")] {
+        let folder = scratch();
+        let args = ["700000000", rounds, how];
+        let outcome = run(&mut limited(folder.path(), GIB, &[], program("succession"), &args));
+        assert_eq!(printed(&outcome), "0", "{how}");
+        assert_eq!(document(folder.path())["verdict"], "within", "{how}");
+    }
+}
+
 #[test]
 fn a_block_grows_to_the_edge_and_not_beyond() {
     for words in [&[][..], &["--exact"], &["--brief"]] {

@@ -274,7 +274,11 @@ impl Counter {
         let bytes = if is_exempt { 0 } else { bytes };
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
+        let slot = u32::from(process.slot);
+        (0..taken).for_each(|sheet| self.ledger.sheet(sheet).let_go(slot));
         self.settle(processes, taken);
+        // Before the end is noted: all that it leaves is free then.
+        self.treasury.mend(taken);
     }
 
     fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {

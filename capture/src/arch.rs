@@ -206,6 +206,12 @@ thread_local_word!(
     asking_word,
     set_asking_word
 );
+thread_local_word!(
+    "heaptape_loading",
+    /// 1 while the thread may be in `dlopen`: see [`crate::loading`].
+    loading_word,
+    set_loading_word
+);
 
 /// Defines an exported function that hands its arguments and its caller's address on to `$entry`,
 /// which takes the caller as one argument more. The stack is as the caller left it, so unwinders see

@@ -41,6 +41,7 @@ mod knell;
 mod leaving;
 mod lifecycle;
 mod limits;
+mod loading;
 mod locking;
 mod mapped;
 mod mappings;

@@ -13,7 +13,7 @@ use crate::lifecycle::STATE;
 use crate::next::DLOPEN;
 use crate::starting::Starting;
 use crate::thread::expect_threads;
-use crate::{callers, counting, filter, forks, modules, pages, sizes, spending, thread};
+use crate::{callers, counting, filter, forks, loading, modules, pages, sizes, spending, thread};
 
 following!(static PTHREAD_CREATE = c"pthread_create");
 following!(static THRD_CREATE = c"thrd_create");
@@ -78,6 +78,7 @@ fn note_library(file: *const c_char, how: &[u64]) {
         unsafe { CStr::from_ptr(file) }.to_bytes()
     };
     thread::note(NoteKind::Dlopen, 0, how, text);
+    loading::begin();
     if how[0] & RTLD_DEEPBIND != 0 {
         // Whether it was loaded shows in the next list, which comes for that even if nothing is new.
         modules::forget();

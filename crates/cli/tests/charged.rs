@@ -90,6 +90,35 @@ fn data_that_does_not_fit_is_refused_before_main() {
     }
 }
 
+/// The program knows what the libraries have, and asks for blocks to see what is left after each call.
+#[test]
+fn data_of_a_library_is_charged_by_the_time_it_is_loaded_and_refused_where_it_does_not_fit() {
+    let folder = scratch();
+    let copy = folder.path().join("copy.so");
+    fs::copy(library("roomy"), &copy).expect("a copy");
+    let command = words([
+        program("opening").as_os_str(),
+        OsStr::new(&LIMIT.to_string()),
+        library("roomy").as_os_str(),
+        copy.as_os_str(),
+        library("roomless").as_os_str(),
+    ]);
+    for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+        let (outcome, document) = limited(LIMIT, &[], &command, preload.as_deref());
+        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert_eq!((said.as_str(), outcome.code()), ("right\n", 0), "{preload:?}");
+        assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{preload:?}");
+    }
+    let script = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)";
+    let path = library("roomy");
+    let command = words(["python3".as_ref(), "-c".as_ref(), script.as_ref(), path.as_os_str()]);
+    let (outcome, document) = limited(30_000_000, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(said.contains("Cannot allocate memory") && outcome.code() == 0, "{said}");
+    assert_eq!(document["refused"], 1, "{document}");
+    assert!(outcome.stderr_text().contains("40.0 MiB of data with bss"), "{outcome:?}");
+}
+
 /// A job that shares a window of so many bytes, under every MPI that is there.
 fn with_window(ranks: usize, bytes: u64, limit: u64, option: &[&str]) -> Vec<(Outcome, Value)> {
     let mpis = [("openmpi", &["--oversubscribe"][..]), ("mpich", &[])];

@@ -90,6 +90,18 @@ fn data_that_does_not_fit_is_refused_before_main() {
     }
 }
 
+/// A fork's child writes over what it shares with its parent: twice as much is resident as is charged.
+#[test]
+fn copies_of_what_a_fork_shares_are_told_where_they_pass_the_limit() {
+    let script = "import os, sys, time\nx = bytearray(60 << 20)\nchild = os.fork()\n\
+                  x[::4096] = b'x' * (15 << 10)\ntime.sleep(1.5)\nif child: os.waitpid(child, 0)";
+    let command = words(["python3", "-c", script]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()), "{document}");
+    let text = outcome.stderr_text();
+    assert!(text.contains("resident at one time, which is more than"), "{text}");
+}
+
 /// The program knows what the libraries have, and asks for blocks to see what is left after each call.
 #[test]
 fn data_of_a_library_is_charged_by_the_time_it_is_loaded_and_refused_where_it_does_not_fit() {

@@ -68,6 +68,7 @@ mod starting;
 mod supply;
 mod thread;
 mod usable;
+mod whole;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -12,6 +12,7 @@ use crate::counting::{self, Lane, ledger};
 use crate::knell;
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
+use crate::whole;
 
 const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
 const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 1 << 2;
@@ -33,7 +34,9 @@ fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
     let spends = || budget.spend(purse, bytes, &System).is_ok();
     let fits = spends()
         || bytes <= budget.limit()
-            && (comes_free(ends, spends) || counting::is_by_usable() && comes_back(spends));
+            && (whole::give_back_gone() && spends()
+                || comes_free(ends, spends)
+                || counting::is_by_usable() && comes_back(spends));
     if fits {
         ledger().header().note_high(budget.granted());
     }
@@ -80,7 +83,8 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
     let mut patience = None;
     loop {
         let has_rung = knell::has_rung();
-        if header.ends() == ends && !(has_rung || is_to_be_asked()) {
+        let is_away = !has_rung && stays_away();
+        if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
             return false;
         }
         if header.ends() == ends && !settles() {
@@ -90,13 +94,25 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
         if spends() {
             return true;
         }
-        if has_rung {
+        if has_rung || is_away {
             let patience = patience.get_or_insert_with(Patience::new);
             if patience.has_waited(MOST_MS) || !patience.wait() {
                 knell::give_up();
+                return false;
             }
         }
     }
+}
+
+/// Whether bytes are spent for calls that do not come back in a while. The collector takes them, once it is asked.
+fn stays_away() -> bool {
+    const ROUNDS: u32 = System::SPINS + 3;
+    (0..ROUNDS).all(|round| {
+        System.purses().any(|purse| purse.away() > 0) && {
+            System.wait(round);
+            true
+        }
+    })
 }
 
 /// When the collector was last asked, as the session clock and the ends known then; 0 before.

@@ -102,6 +102,30 @@ fn copies_of_what_a_fork_shares_are_told_where_they_pass_the_limit() {
     assert!(text.contains("resident at one time, which is more than"), "{text}");
 }
 
+#[test]
+fn large_stacks_are_charged_whole_from_the_start_of_their_threads_to_the_end() {
+    let command = words([program("large_stacks").as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert_eq!((said.as_str(), outcome.code()), ("right\n", 0));
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT));
+    assert!(row(&document, "stacks") >= 80 << 20, "{document}");
+}
+
+#[test]
+fn what_was_charged_for_a_call_that_a_jump_has_left_is_given_back() {
+    const BLOCK: i64 = 1 << 20;
+    let command = words([program("jumping").as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let numbers: Vec<i64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [jumps, missing] = numbers[..] else { panic!("{said}") };
+    assert_eq!((jumps, outcome.code()), (60, 0), "{said}");
+    // Between a charge and its note there are a few instructions, and a jump may leave these as well.
+    assert!((0..=5 * BLOCK).contains(&missing), "{missing}");
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{document}");
+}
+
 /// The program knows what the libraries have, and asks for blocks to see what is left after each call.
 #[test]
 fn data_of_a_library_is_charged_by_the_time_it_is_loaded_and_refused_where_it_does_not_fit() {

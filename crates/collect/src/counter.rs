@@ -4,9 +4,11 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod finding;
 mod sampling;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
 use heaptape_tape::Uncovered;
@@ -26,6 +28,9 @@ use crate::tasks::Tasks;
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
+
+/// A call that maps memory and has not come back for so long never will.
+const AWAY: Duration = Duration::from_millis(100);
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -77,6 +82,8 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Since when purses have had bytes away, by sheet.
+    away: HashMap<usize, Instant>,
     /// Processes that have become other programs, and did not say so.
     pub(crate) replaced: Vec<usize>,
     host: String,
@@ -105,6 +112,7 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            away: HashMap::new(),
             replaced: Vec::new(),
             host,
             session: None,
@@ -151,6 +159,7 @@ impl Counter {
         self.look_at(taken, processes, live);
         self.settle(processes, taken);
         self.treasury.mend(taken);
+        self.find_away(taken, AWAY);
         self.look_for_refusals(processes);
     }
 

@@ -19,6 +19,7 @@
 mod account;
 mod header;
 mod sheet;
+mod whole;
 
 use crate::budget::Budget;
 #[cfg(not(loom))]
@@ -31,6 +32,7 @@ use crate::session::ARENA_BYTES;
 pub use account::{Account, Kind, ModuleName};
 pub use header::{Header, OnLimit, Refused, Wanted};
 pub use sheet::{Sheet, Traffic};
+pub use whole::WholeStacks;
 
 /// Where the ledger begins in the session's file.
 pub const LEDGER_AT: usize = ARENA_BYTES;
@@ -39,7 +41,7 @@ pub const SHEETS: usize = 8192;
 /// Bytes of a thread's counters.
 pub const SHEET_BYTES: usize = 20 << 10;
 /// Bytes of a process's account.
-pub const ACCOUNT_BYTES: usize = 12 << 10;
+pub const ACCOUNT_BYTES: usize = 14 << 10;
 /// Modules that are told apart in a process; callers in others count for the last.
 pub const MODULES: usize = 64;
 /// The module that stands for all others.

@@ -15,6 +15,7 @@ of a block a word is touched.
 import glob
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,18 +53,21 @@ def cell(binary, edge, processes, threads, block, preload=None):
     command = [binary, "limit", "--quiet", str(LIMIT), "--"]
     command += ["env", f"LD_PRELOAD={preload}"] if preload else []
     command += [edge, processes, threads, block, LIMIT, 2]
+    job = subprocess.Popen([str(word) for word in command], text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True)
     try:
-        done = subprocess.run([str(word) for word in command], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=300)
+        out, err = job.communicate(timeout=300)
     except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
         return 0, "it did not end"
-    words = done.stdout.split()
+    words = out.split()
     if len(words) != 8:
-        return 0, f"status {done.returncode}: {done.stdout}{done.stderr}"
+        return 0, f"status {job.returncode}: {out}{err}"
     least, most, over, wrong = (int(number) for number in words[1::2])
     missing = LIMIT - least
-    if done.returncode != 0 or over or wrong or most > LIMIT:
-        return missing, done.stdout.strip()
+    if job.returncode != 0 or over or wrong or most > LIMIT:
+        return missing, out.strip()
     if missing >= block * (processes + 1) + processes * threads * BESIDE:
         return missing, f"{missing} bytes were left"
     return missing, None

@@ -37,7 +37,7 @@ pub use whole::WholeStacks;
 /// Where the ledger begins in the session's file.
 pub const LEDGER_AT: usize = ARENA_BYTES;
 /// Threads of a job that can be counted at the same time.
-pub const SHEETS: usize = 8192;
+pub const SHEETS: usize = 4096;
 /// Bytes of a thread's counters.
 pub const SHEET_BYTES: usize = 20 << 10;
 /// Bytes of a process's account.

@@ -15,7 +15,8 @@ use crate::patience::Patience;
 use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
 use crate::{
-    apart, arch, asking, callers, heaps, knell, pages, reserve, shared, sizes, spending, stacks,
+    apart, arch, asking, callers, heads, heaps, knell, pages, reserve, shared, sizes, spending,
+    stacks,
 };
 
 /// The number of the process slot, which the account has, too.
@@ -58,6 +59,7 @@ pub fn join() -> Option<Lane> {
             reserve::begin(lane);
             stacks::begin(lane);
             if heaps::are_of_glibc() {
+                heads::begin();
                 counting::account()?.set_plain_heap();
             }
             shared::inherit(lane);

@@ -92,6 +92,21 @@ fn what_the_dead_held_is_free_from_the_moment_on_that_their_end_is_seen() {
     assert_eq!(document(folder.path())["verdict"], "within");
 }
 
+/// There are sheets for 4096 threads. Those beyond go on uncounted, and that is told.
+#[test]
+fn more_threads_than_can_be_counted_are_told() {
+    let (folder, words) = (scratch(), ["4300", "1", "20"]);
+    let plain = Command::new(program("crowd")).args(words).status().expect("a program");
+    if !plain.success() {
+        return skip("so many threads are too many here");
+    }
+    let outcome = run(&mut limited(folder.path(), GIB, &[], program("crowd"), &words));
+    let document = document(folder.path());
+    assert_eq!((outcome.code(), &document["verdict"]), (0, &"uncovered".into()), "{document}");
+    let uncounted = document["uncounted_threads"].as_u64().expect("a number");
+    assert!((1..=4300 - 4000).contains(&uncounted), "{uncounted}");
+}
+
 /// However an end shows, also where this library sees nothing of it, what was held is free from then on.
 #[test]
 fn what_the_dead_held_is_free_however_their_end_shows() {

@@ -12,7 +12,7 @@ use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::arch::{self, syscall};
 use crate::scratch::Scratch;
-use crate::{lifecycle, next};
+use crate::{lifecycle, next, summon};
 
 type Text = *const c_char;
 type List = *const Text;
@@ -43,20 +43,22 @@ unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(core::cell::UnsafeCell::new([[0; KEPT_BYTES]; 2]));
 
-/// Remembers the library's path and the session from the environment that the program was given.
+/// The session of those who join none, and are to look for none.
+pub const NOWHERE: &[u8] = b"-";
+
+/// Remembers the library's path, from the environment that the program was given, and the session.
 ///
 /// # Safety
 /// `environment` is a null-terminated array of C strings.
-pub unsafe fn remember(environment: List) {
+pub unsafe fn remember(environment: List, session: &[u8]) {
     // SAFETY: as promised.
     unsafe {
-        let Some(session) = variable(environment, SESSION_VARIABLE) else { return };
         let Some(preload) = variable(environment, PRELOAD) else { return };
         // Ours stands first, or the user put it elsewhere: the part with our file's name.
         let ours =
             parts(preload.to_bytes()).find(|part| part.windows(FILE.len()).any(|w| w == FILE));
         let Some(ours) = ours else { return };
-        keep(0, SESSION_VARIABLE, session.to_bytes(), &OWN.session);
+        keep(0, SESSION_VARIABLE, session, &OWN.session);
         keep(1, PRELOAD, ours, &OWN.preload);
     }
 }
@@ -137,7 +139,8 @@ impl Environment {
     pub unsafe fn complete(&mut self, given: List) -> List {
         let session = OWN.session.load(Ordering::Acquire) as Text;
         let preload = OWN.preload.load(Ordering::Acquire) as Text;
-        if session.is_null() || preload.is_null() || !lifecycle::is_covered() {
+        let is_kept = lifecycle::is_covered() || summon::is_declined();
+        if session.is_null() || preload.is_null() || !is_kept {
             return given;
         }
         let nothing: [Text; 1] = [core::ptr::null()];

@@ -47,6 +47,36 @@ pub(crate) fn path() -> Result<PathBuf> {
     )
 }
 
+/// Leaves this program's place beside the library, which looks for it there where only variables ask for a
+/// limit. Nothing is left beside a library that is not ours.
+///
+/// # Errors
+/// When there is something else of that name, or the link can't be made.
+pub(crate) fn leave_way_back(library: &Path) -> Result<()> {
+    let Some(place) = way_back(library).filter(|_| std::env::var_os(OVERRIDE).is_none()) else {
+        return Ok(());
+    };
+    let program = std::env::current_exe().context("cannot find heaptape's own file")?;
+    if fs::read_link(&place).is_ok_and(|there| there == program) {
+        return Ok(());
+    }
+    // Beside it first: somebody may be looking for it.
+    let beside = place.with_file_name(format!(".heaptape.{}", std::process::id()));
+    let made = std::os::unix::fs::symlink(&program, &beside)
+        .and_then(|()| fs::rename(&beside, &place))
+        .with_context(|| format!("cannot make the link {}", place.display()));
+    if made.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    made
+}
+
+/// `heaptape-0123.so` without its ending, for `libheaptape-0123.so`: as the library finds it.
+fn way_back(library: &Path) -> Option<PathBuf> {
+    let name = library.file_name()?.to_str()?;
+    Some(library.with_file_name(name.strip_prefix("lib")?.strip_suffix(".so")?))
+}
+
 fn is_library(path: &Path) -> bool {
     matches!(elf::kind(path), Ok(Executable::Elf(elf)) if elf.form == Form::Library && elf.target.is_ours())
 }

@@ -24,9 +24,18 @@ impl<W: Write> Named<W> {
         match error.kind() {
             // Writers try again after this one.
             io::ErrorKind::Interrupted => error,
-            kind => io::Error::new(kind, format!("cannot write to {}: {error}", self.name)),
+            kind => {
+                let why = too_large(&error);
+                io::Error::new(kind, format!("cannot write to {}: {error}{why}", self.name))
+            }
         }
     }
+}
+
+/// The limit that an error of writing comes from, if it is one that the shell has set.
+pub(crate) fn too_large(error: &io::Error) -> &'static str {
+    let is_it = error.raw_os_error() == Some(rustix::io::Errno::FBIG.raw_os_error());
+    if is_it { " (the limit on the size of files, ulimit -f, is too low)" } else { "" }
 }
 
 impl<W: Write> Write for Named<W> {

@@ -6,6 +6,7 @@ mod bars;
 mod exempt;
 mod files;
 mod joined;
+mod summoned;
 mod watcher;
 
 use std::ffi::OsString;
@@ -25,7 +26,8 @@ use crate::args;
 use crate::library;
 use crate::terminal::Terminal;
 use bars::Bars;
-use files::{Files, Form, Target};
+pub(crate) use summoned::run as summoned;
+use files::{Files, Form, Pipes, Target};
 use watcher::Watcher;
 
 /// What was asked for makes no sense.
@@ -52,36 +54,10 @@ fn run(
     terminal: &Terminal,
 ) -> ExitCode {
     let teller = Teller { quiet: terminal.is_quiet() };
-    if args.brief && Basis::from(args.basis) == Basis::Usable {
-        teller.error("--brief counts no usable bytes, and --basis usable needs them");
-        return ExitCode::from(WRONG_USAGE);
-    }
-    // Who counts for others opens them when there is something to write: to open a pipe is to wait.
-    let is_early = !(args.join && collects_for_others());
-    let [output, json] =
-        [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
-    let files = match open(output, json, &teller) {
-        Ok(files) => files,
+    let Prepared { files, counting, settings } = match Prepared::new(limit, on_limit, &args, &teller) {
+        Ok(prepared) => prepared,
         Err(status) => return status,
     };
-    let library = match library::path() {
-        Ok(library) => library,
-        Err(error) => {
-            teller.error(&format!("{error:#}"));
-            files.discard();
-            return ExitCode::from(FAILED);
-        }
-    };
-    let settings = settings(on_limit, &args);
-    let mut counting = counting(limit, &args, &settings, library);
-    match exempt::names(&args.exempt, &counting.launch) {
-        Ok(names) => counting.exempt = names,
-        Err(sentence) => {
-            teller.error(&sentence);
-            files.discard();
-            return ExitCode::from(WRONG_USAGE);
-        }
-    }
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
@@ -104,9 +80,58 @@ fn run(
     }
 }
 
+/// All that is needed to count.
+struct Prepared {
+    files: Files,
+    counting: Counting,
+    settings: Settings,
+}
+
+impl Prepared {
+    /// What was asked for, looked through; what is wrong with it is said.
+    fn new(
+        limit: Option<u64>,
+        on_limit: OnLimit,
+        args: &args::Counting,
+        teller: &Teller,
+    ) -> Result<Prepared, ExitCode> {
+        if args.brief && Basis::from(args.basis) == Basis::Usable {
+            teller.error("--brief counts no usable bytes, and --basis usable needs them");
+            return Err(ExitCode::from(WRONG_USAGE));
+        }
+        // Who counts for others opens them without a word: nobody would hear it.
+        let is_early = !(args.join && collects_for_others());
+        let [output, json] =
+            [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
+        let pipes = if args.join { Pipes::Later } else { Pipes::Wait };
+        let files = open(output, json, pipes, teller)?;
+        let refuse = |files: Files, sentence: &str, status| {
+            teller.error(sentence);
+            files.discard();
+            Err(ExitCode::from(status))
+        };
+        let library = match library::path() {
+            Ok(library) => library,
+            Err(error) => return refuse(files, &format!("{error:#}"), FAILED),
+        };
+        let settings = settings(on_limit, args);
+        let mut counting = counting(limit, args, &settings, library);
+        match exempt::names(&args.exempt, &counting.launch) {
+            Ok(names) => counting.exempt = names,
+            Err(sentence) => return refuse(files, &sentence, WRONG_USAGE),
+        }
+        Ok(Prepared { files, counting, settings })
+    }
+}
+
 /// Opens the files that the report goes to, or says why not.
-fn open(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Result<Files, ExitCode> {
-    Files::open(output, json).map_err(|error| match error {
+fn open(
+    output: Option<&Path>,
+    json: Option<&Path>,
+    pipes: Pipes,
+    teller: &Teller,
+) -> Result<Files, ExitCode> {
+    Files::open(output, json, pipes).map_err(|error| match error {
         files::Error::Same(sentence) => {
             teller.error(&sentence);
             ExitCode::from(WRONG_USAGE)
@@ -183,6 +208,9 @@ fn status(job: &Job, exit: Exit, settings: &Settings, is_told: bool) -> ExitCode
         ExitCode::from(NOT_WITHIN)
     } else if verdict == Verdict::Killed && settings.on_limit == OnLimit::Kill {
         ExitCode::from(KILLED)
+    } else if !is_told && exit.code == Some(0) {
+        // Who goes on by the status alone would look for a report that is not there.
+        ExitCode::from(FAILED)
     } else {
         exit_code(exit)
     }
@@ -278,5 +306,11 @@ mod tests {
         }
         let unwritten = status(&Job::default(), exit, &settings(OnLimit::Fail, true), false);
         assert_eq!(text(unwritten), text(ExitCode::from(3)));
+        let lax = settings(OnLimit::Fail, false);
+        let good = Exit { code: Some(0), signal: None };
+        for (exit, is_told, code) in [(good, true, 0), (good, false, 125), (exit, false, 7)] {
+            let found = status(&Job::default(), exit, &lax, is_told);
+            assert_eq!(text(found), text(ExitCode::from(code)), "{exit:?} {is_told}");
+        }
     }
 }

@@ -38,6 +38,9 @@ pub const SYS_EXIT: usize = 60;
 pub const SYS_WAIT4: usize = 61;
 pub const SYS_KILL: usize = 62;
 pub const SYS_FCNTL: usize = 72;
+pub const SYS_RT_SIGPENDING: usize = 127;
+pub const SYS_RT_SIGTIMEDWAIT: usize = 128;
+pub const SYS_WAITID: usize = 247;
 pub const SYS_PIPE2: usize = 293;
 pub const SYS_MEMBARRIER: usize = 324;
 pub const SYS_FORK: usize = 57;
@@ -64,7 +67,7 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
 }
 
 /// Begins a child that shares this memory, and runs `entry` in it on a stack whose end is `top`, with `argument`.
-/// This thread waits until the child has become another program or has ended. Its end is told by no signal.
+/// This thread waits until the child has become another program or has ended.
 /// Returns its process id, or a negated error number.
 ///
 /// # Safety

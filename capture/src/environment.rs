@@ -53,12 +53,12 @@ pub const NOWHERE: &[u8] = b"-";
 pub unsafe fn remember(environment: List, session: &[u8]) {
     // SAFETY: as promised.
     unsafe {
+        keep(0, SESSION_VARIABLE, session, &OWN.session);
         let Some(preload) = variable(environment, PRELOAD) else { return };
         // Ours stands first, or the user put it elsewhere: the part with our file's name.
         let ours =
             parts(preload.to_bytes()).find(|part| part.windows(FILE.len()).any(|w| w == FILE));
         let Some(ours) = ours else { return };
-        keep(0, SESSION_VARIABLE, session, &OWN.session);
         keep(1, PRELOAD, ours, &OWN.preload);
     }
 }
@@ -139,8 +139,11 @@ impl Environment {
     pub unsafe fn complete(&mut self, given: List) -> List {
         let session = OWN.session.load(Ordering::Acquire) as Text;
         let preload = OWN.preload.load(Ordering::Acquire) as Text;
-        let is_kept = lifecycle::is_covered() || summon::is_declined();
-        if session.is_null() || preload.is_null() || !is_kept {
+        if summon::is_declined() && !session.is_null() && !given.is_null() {
+            // SAFETY: as promised.
+            return unsafe { self.with(session, given) };
+        }
+        if session.is_null() || preload.is_null() || !lifecycle::is_covered() {
             return given;
         }
         let nothing: [Text; 1] = [core::ptr::null()];
@@ -182,6 +185,26 @@ impl Environment {
             }
             self.scratch.list()
         }
+    }
+
+    /// `given` with the session in it and nothing else changed.
+    ///
+    /// # Safety
+    /// `given` is a null-terminated array of C strings.
+    unsafe fn with(&mut self, session: Text, given: List) -> List {
+        // SAFETY: as promised.
+        unsafe {
+            let mut count = 0;
+            while !(*given.add(count)).is_null() {
+                count += 1;
+            }
+            if variable(given, SESSION_VARIABLE).is_some() || !self.scratch.reserve(count + 1) {
+                return given;
+            }
+            (0..count).for_each(|i| self.scratch.push(*given.add(i)));
+        }
+        self.scratch.push(session);
+        self.scratch.list()
     }
 
     /// Writes `LD_PRELOAD=ours:theirs` into the buffer, if it fits; ours only where it can be reached.

@@ -2,9 +2,9 @@
 //! or starts the counting of the job, and is told by a pipe which session to join.
 //!
 //! This is done once, when the process joins: before its `main`, and mostly before anything else has run
-//! in it. heaptape is started as `vfork` does it, on a stack of its own, with no signal at its end, so
-//! that the program has no child that it could wait for and no handler that could be called. It is given none
-//! of what is preloaded here. When it has answered it is gone, and nothing stays open.
+//! in it. heaptape is started as `vfork` does it, on a stack of its own, and is given none of what is preloaded
+//! here. When it has answered it is gone and waited for, nothing stays open, and the signal that tells of its
+//! end is taken away: the program has no child that it did not start.
 //!
 //! What can't be done is told in one sentence on standard error, by heaptape or, where that can't be started, from
 //! here; then the program goes on as if nothing had been asked for, and so do those that it starts.
@@ -121,8 +121,13 @@ unsafe fn ask(
     let (mut number, mut version) = (Text::new(), Text::new());
     number.push_number(to as u64);
     version.push_number(u64::from(VERSION));
-    let argv =
-        [c"heaptape".as_ptr(), c"summoned".as_ptr(), number.start(), version.start(), core::ptr::null()];
+    let argv = [
+        c"heaptape".as_ptr(),
+        c"summoned".as_ptr(),
+        number.start(),
+        version.start(),
+        core::ptr::null(),
+    ];
     let call = Call {
         path: path.0.as_ptr(),
         argv: argv.as_ptr(),
@@ -130,12 +135,15 @@ unsafe fn ask(
         pipe: to,
         failed: AtomicI32::new(0),
     };
+    let signals = Signals::hold();
     let child = start(&call);
+    signals.hold_deaths();
     close(to);
     let result = match (child, call.failed.load(Ordering::Relaxed)) {
         (child @ 1.., 0) => {
             read(from, room);
-            Ok(wait(child as usize) == 0)
+            // Where the end of children is ignored nobody is told how they ended.
+            Ok(matches!(wait(child as usize), None | Some(0)))
         }
         (child @ 1.., error) => {
             wait(child as usize);
@@ -143,6 +151,7 @@ unsafe fn ask(
         }
         (error, _) => Err(Why::Call(-error as i32)),
     };
+    signals.release();
     close(from);
     result
 }
@@ -186,9 +195,8 @@ fn pipe() -> Result<[usize; 2], Why> {
     const LOWEST: usize = 3;
     let mut ends = [0i32; 2];
     // SAFETY: writes the two numbers.
-    let made = unsafe {
-        syscall(arch::SYS_PIPE2, [ends.as_mut_ptr() as usize, O_CLOEXEC, 0, 0, 0, 0])
-    };
+    let made =
+        unsafe { syscall(arch::SYS_PIPE2, [ends.as_mut_ptr() as usize, O_CLOEXEC, 0, 0, 0, 0]) };
     if made < 0 {
         return Err(Why::Call(-made as i32));
     }
@@ -196,9 +204,8 @@ fn pipe() -> Result<[usize; 2], Why> {
     for i in 0..ends.len() {
         if ends[i] < LOWEST {
             // SAFETY: a descriptor of ours.
-            let moved = unsafe {
-                syscall(arch::SYS_FCNTL, [ends[i], F_DUPFD_CLOEXEC, LOWEST, 0, 0, 0])
-            };
+            let moved =
+                unsafe { syscall(arch::SYS_FCNTL, [ends[i], F_DUPFD_CLOEXEC, LOWEST, 0, 0, 0]) };
             close(ends[i]);
             if moved < 0 {
                 close(ends[1 - i]);
@@ -210,25 +217,70 @@ fn pipe() -> Result<[usize; 2], Why> {
     Ok(ends)
 }
 
-/// Starts heaptape; its process id, or an error as the kernel has it. No signal is handled meanwhile: a handler
-/// would run in the child, in our memory.
+/// Starts heaptape; its process id, or an error as the kernel has it.
 fn start(call: &Call) -> isize {
-    const SIG_SETMASK: usize = 2;
-    let (all, mut before) = (u64::MAX, 0u64);
-    let mask = |new: &u64, old: *mut u64| {
-        let words = [SIG_SETMASK, core::ptr::from_ref(new) as usize, old as usize, 8, 0, 0];
-        // SAFETY: reads one word, and writes the other one if there is one.
-        unsafe { syscall(arch::SYS_RT_SIGPROCMASK, words) };
-    };
     let mut stack = MaybeUninit::<[u8; STACK]>::uninit();
-    mask(&all, &raw mut before);
     // SAFETY: the stack is the child's alone, and this thread waits until the child has left it.
-    let child = unsafe {
+    unsafe {
         let top = stack.as_mut_ptr().cast::<u8>().add(STACK);
         arch::vfork(top, become_heaptape, core::ptr::from_ref(call).cast())
-    };
-    mask(&before, core::ptr::null_mut());
-    child
+    }
+}
+
+/// The signals that this thread had blocked before, and that were pending.
+struct Signals {
+    blocked: u64,
+    pending: u64,
+}
+
+/// The bit of `SIGCHLD`.
+const DEATH: u64 = 1 << 16;
+
+impl Signals {
+    /// No signal is handled from here on: a handler would run in the child, in our memory.
+    fn hold() -> Signals {
+        let mut signals = Signals { blocked: 0, pending: 0 };
+        set_blocked(u64::MAX, &raw mut signals.blocked);
+        let place = &raw mut signals.pending as usize;
+        // SAFETY: writes one word.
+        unsafe { syscall(arch::SYS_RT_SIGPENDING, [place, 8, 0, 0, 0, 0]) };
+        signals
+    }
+
+    /// Only that of a child's end is still held.
+    fn hold_deaths(&self) {
+        set_blocked(self.blocked | DEATH, core::ptr::null_mut());
+    }
+
+    /// All is as it was, also what is pending, unless there is another child that has ended.
+    fn release(self) {
+        if self.pending & DEATH == 0 && !has_dead_child() {
+            let (deaths, no_time) = (DEATH, [0u64; 2]);
+            let words = [&raw const deaths as usize, 0, no_time.as_ptr() as usize, 8, 0, 0];
+            // SAFETY: reads the set and the time.
+            unsafe { syscall(arch::SYS_RT_SIGTIMEDWAIT, words) };
+        }
+        set_blocked(self.blocked, core::ptr::null_mut());
+    }
+}
+
+fn set_blocked(new: u64, old: *mut u64) {
+    const SIG_SETMASK: usize = 2;
+    let words = [SIG_SETMASK, &raw const new as usize, old as usize, 8, 0, 0];
+    // SAFETY: reads one word, and writes the other one if there is one.
+    unsafe { syscall(arch::SYS_RT_SIGPROCMASK, words) };
+}
+
+/// Whether the program, as it was before it became this one, has left a child that has ended.
+fn has_dead_child() -> bool {
+    const P_ALL: usize = 0;
+    const WNOHANG_EXITED_NOWAIT: usize = 1 | 4 | 0x0100_0000;
+    let mut info = [0u64; 16];
+    let place = info.as_mut_ptr() as usize;
+    // SAFETY: writes a `siginfo_t`, which is as long as this.
+    let answer =
+        unsafe { syscall(arch::SYS_WAITID, [P_ALL, 0, place, WNOHANG_EXITED_NOWAIT, 0, 0]) };
+    answer == 0 && info[0] != 0
 }
 
 /// In the child.
@@ -262,8 +314,8 @@ fn read(from: usize, room: &mut [u8]) {
     }
 }
 
-/// Waits for the child; its wait status.
-fn wait(child: usize) -> i32 {
+/// Waits for the child; its wait status, where the kernel tells.
+fn wait(child: usize) -> Option<i32> {
     const EINTR: isize = -4;
     const WALL: usize = 0x4000_0000;
     let mut status = 0i32;
@@ -272,8 +324,7 @@ fn wait(child: usize) -> i32 {
         // SAFETY: writes the status.
         match unsafe { syscall(arch::SYS_WAIT4, [child, place, WALL, 0, 0, 0]) } {
             EINTR => {}
-            waited if waited > 0 => return status,
-            _ => return -1,
+            waited => return (waited > 0).then_some(status),
         }
     }
 }
@@ -289,7 +340,9 @@ fn say(path: &Text, why: Why) {
     let mut text = Text::new();
     text.push(b"heaptape: HEAPTAPE_LIMIT limits and counts nothing here: ");
     match why {
-        Why::NoPath => text.push(b"the library that LD_PRELOAD names is none that heaptape has put there"),
+        Why::NoPath => {
+            text.push(b"the library that LD_PRELOAD names is none that heaptape has put there")
+        }
         Why::Call(error) => {
             text.push(b"no process can be started (error ");
             text.push_number(error as u64);

@@ -316,9 +316,8 @@ impl Gathering {
     /// Who waits for this process's part in the job need not be waited for any more.
     fn settle_with(&mut self, pid: u32) {
         let Some(parent) = ancestors(pid).next() else { return };
-        let waits = |caller: &&mut Caller| {
-            caller.pid == parent && caller.standing == Standing::WaitsFirst
-        };
+        let waits =
+            |caller: &&mut Caller| caller.pid == parent && caller.standing == Standing::WaitsFirst;
         self.callers.iter_mut().filter(waits).for_each(|it| it.standing = Standing::Waits);
     }
 
@@ -364,8 +363,8 @@ impl Gathering {
     /// Whether all commands have ended and no more are to come.
     fn is_over(&self) -> bool {
         let alone = self.alone_since.elapsed();
-        let is_alone =
-            self.members.is_empty() && self.callers.iter().all(|caller| caller.standing.is_settled());
+        let is_alone = self.members.is_empty()
+            && self.callers.iter().all(|caller| caller.standing.is_settled());
         is_alone
             && (alone >= self.patience()
                 || (self.was_called && self.launcher.is_some() && has_ended(&self.launcher)))

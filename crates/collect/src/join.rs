@@ -21,9 +21,9 @@ use crate::gather::{self, Expected, Waiting};
 use crate::launch::texts;
 use crate::limits;
 use crate::meeting::{Line, Place, Reply, Who};
-use crate::vigil;
 use crate::output::Output;
 use crate::record::{Outcome, Recording, Watch};
+use crate::vigil;
 use crate::{Error, Launch};
 
 /// How long a wrapper tries to find or to start the recording of its job.

@@ -315,7 +315,9 @@ mod tests {
         caller.ask(Who::Itself, &command, Some(rustix::stdio::stderr())).unwrap();
         let line = accept(&listener).expect("a caller");
         assert_eq!(line.peer(), Some(std::process::id()));
-        let Heard::Joins(Who::Itself, words, Some(_)) = line.hear() else { panic!("it asks to join") };
+        let Heard::Joins(Who::Itself, words, Some(_)) = line.hear() else {
+            panic!("it asks to join")
+        };
         assert_eq!(words, command);
         assert!(matches!(line.hear(), Heard::Nothing));
         line.tell(&Reply::Session("/dev/shm/x y".into()));

@@ -26,8 +26,8 @@ use crate::args;
 use crate::library;
 use crate::terminal::Terminal;
 use bars::Bars;
-pub(crate) use summoned::run as summoned;
 use files::{Files, Form, Pipes, Target};
+pub(crate) use summoned::run as summoned;
 use watcher::Watcher;
 
 /// What was asked for makes no sense.
@@ -54,10 +54,11 @@ fn run(
     terminal: &Terminal,
 ) -> ExitCode {
     let teller = Teller { quiet: terminal.is_quiet() };
-    let Prepared { files, counting, settings } = match Prepared::new(limit, on_limit, &args, &teller) {
-        Ok(prepared) => prepared,
-        Err(status) => return status,
-    };
+    let Prepared { files, counting, settings } =
+        match Prepared::new(limit, on_limit, &args, &teller) {
+            Ok(prepared) => prepared,
+            Err(status) => return status,
+        };
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
@@ -236,6 +237,7 @@ impl Report<'_> {
             settings: self.settings,
             exit: Ended { code: self.exit.code, signal: self.exit.signal },
             function: function.as_deref(),
+            unmatched: &exempt::unmatched(&self.settings.exempt, &self.job.unmet),
             verbose: self.verbose,
         };
         let parts = limit::parts(&figures);
@@ -245,9 +247,21 @@ impl Report<'_> {
         let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
         let text = files.output.map(|file| save(&file, &parts));
         let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
+        self.tell_stopped(watcher);
         let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
         sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
         sentences.is_empty()
+    }
+
+    /// Says what stays stopped, whatever else is not to be said: nobody would look for it.
+    fn tell_stopped(&self, watcher: &Watcher) {
+        let pids: Vec<u32> = self.job.stopped.iter().map(|process| process.pid).collect();
+        if !pids.is_empty() {
+            let how = limit::how_to_go_on(&pids);
+            watcher.teller.error(&format!(
+                "the counting has ended, and what it has stopped is still there: {how}"
+            ));
+        }
     }
 }
 

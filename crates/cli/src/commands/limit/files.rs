@@ -279,7 +279,9 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_made_is_told_by_name() {
         let nowhere = Path::new("/nowhere/at/all");
-        let Err(Error::Unwritable(error)) = Files::open(Some(nowhere), None, Pipes::Wait) else { panic!() };
+        let Err(Error::Unwritable(error)) = Files::open(Some(nowhere), None, Pipes::Wait) else {
+            panic!()
+        };
         assert!(format!("{error:#}").starts_with("cannot write to /nowhere/at/all: "), "{error:#}");
     }
 

@@ -25,7 +25,9 @@ use crate::commands::running::{FAILED, Teller, job};
 pub(crate) fn run(args: &Summoned) -> ExitCode {
     let parent = std::os::unix::process::parent_id();
     if args.version != SESSION_VERSION {
-        return failed("the library that LD_PRELOAD names is not of this version of heaptape; set it anew to what heaptape capture-path prints");
+        return failed(
+            "the library that LD_PRELOAD names is not of this version of heaptape; set it anew to what heaptape capture-path prints",
+        );
     }
     if is_left_alone(parent) {
         return ExitCode::SUCCESS;
@@ -83,7 +85,9 @@ fn asked(command: &[OsString]) -> Result<(Limit, Vec<OsString>, bool), String> {
     let text = std::env::var(LIMIT_VARIABLE).unwrap_or_default();
     let words = shlex::split(&text).filter(|words| !words.is_empty());
     let given = words.ok_or_else(|| {
-        format!("its value '{text}' is no size, with options of heaptape limit behind it or without")
+        format!(
+            "its value '{text}' is no size, with options of heaptape limit behind it or without"
+        )
     })?;
     let given = given.into_iter().map(OsString::from);
     let words: Vec<OsString> = ["heaptape".into(), "limit".into()]
@@ -105,7 +109,9 @@ fn asked(command: &[OsString]) -> Result<(Limit, Vec<OsString>, bool), String> {
         return Err(format!("its value '{text}' has more in it than a size and options"));
     }
     if limit.counting.strict {
-        return Err("--strict needs an exit status of its own; look at the verdict in the JSON".to_owned());
+        return Err(
+            "--strict needs an exit status of its own; look at the verdict in the JSON".to_owned()
+        );
     }
     Ok((limit, words, quiet))
 }

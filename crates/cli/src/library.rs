@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heaptape_proc::elf::{self, Executable, Form};
 
+use crate::output::by_limit;
+
 /// The library, as `build.rs` made it.
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptape.so"));
 
@@ -38,7 +40,17 @@ pub(crate) fn path() -> Result<PathBuf> {
     for directory in directories() {
         match place(&directory) {
             Ok(path) => return Ok(path),
-            Err(error) => refusals.push(format!("{}: {error:#}", directory.display())),
+            Err(error) => {
+                let limit = error.root_cause().downcast_ref().map_or("", by_limit);
+                if !limit.is_empty() {
+                    // No other place would do better.
+                    let place = directory.display();
+                    bail!(
+                        "cannot put the capture library into {place}: {error:#}{limit}; nothing was started"
+                    );
+                }
+                refusals.push(format!("{}: {error:#}", directory.display()));
+            }
         }
     }
     bail!(

@@ -115,7 +115,7 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let limits = Limits::lift();
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
-    let halting = Halting::begin(counting.on_limit != OnLimit::Fail);
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
     let mut child = record::start(&mut recorder, &counting.launch, limits)?;
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));

@@ -190,7 +190,12 @@ impl Line {
             ));
         }
         let mut buffer = [0u8; MESSAGE];
-        let received = rustix::net::recv(&self.0, &mut buffer, RecvFlags::empty());
+        let mut receive = || rustix::net::recv(&self.0, &mut buffer, RecvFlags::empty());
+        let received = match receive() {
+            // It has gone without hearing all that was said; what it said before comes next.
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
         Ok(received.ok().and_then(|(len, _)| Reply::decode(buffer.get(..len)?)))
     }
 
@@ -329,6 +334,20 @@ mod tests {
         drop(listener);
         assert_eq!(early.answer().unwrap(), None, "it has gone without an answer");
         assert!(place.take().unwrap().is_some(), "nothing is left behind");
+    }
+
+    #[test]
+    fn what_was_told_is_heard_though_the_other_end_has_gone_meanwhile() {
+        let job = format!("meeting-end-{}", std::process::id());
+        let place = Place::new(&std::env::temp_dir(), &job).unwrap();
+        let listener = place.take().unwrap().expect("the place is free");
+        let caller = place.call().unwrap().expect("somebody listens");
+        let line = accept(&listener).expect("a caller");
+        line.tell(&Reply::Within(Some(false)));
+        rustix::net::send(&caller.0, ASKS, SendFlags::NOSIGNAL).unwrap();
+        drop(line);
+        assert_eq!(caller.outcome_by_now(), Some(false));
+        assert_eq!(caller.outcome_within(0), Err(()), "and there is no more");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use heaptape_report::{Style, document, json};
 use super::running::{FAILED, Teller, exit_code, not_started};
 use crate::args;
 use crate::library;
+use crate::output::by_limit;
 use crate::terminal::Terminal;
 use bars::Bars;
 use files::{Files, Form, Pipes, Target};
@@ -138,7 +139,8 @@ fn open(
             ExitCode::from(WRONG_USAGE)
         }
         files::Error::Unwritable(error) => {
-            teller.error(&format!("{error:#}; nothing was started"));
+            let source = error.root_cause().downcast_ref().map_or("", by_limit);
+            teller.error(&format!("{error:#}{source}; nothing was started"));
             ExitCode::from(FAILED)
         }
     })

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use rustix::fs::OFlags;
 
-use crate::output::{Named, too_large};
+use crate::output::{Named, by_limit};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Target {
     }
 
     fn failed(&self, error: &io::Error) -> io::Error {
-        let (name, why) = (self.path.display(), too_large(error));
+        let (name, why) = (self.path.display(), by_limit(error));
         io::Error::other(format!("cannot write to {name}: {error}{why}"))
     }
 

@@ -4,6 +4,7 @@
 mod harness;
 
 use harness::compile::{program, static_program};
+use harness::limited::{assert_documented, documented_fields, fields};
 use harness::running::{Outcome, Running, run, until};
 use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
@@ -376,4 +377,21 @@ fn a_killed_job_has_a_status_of_its_own() {
         documented(folder.path(), &["limit", "50MB", "--strict", "--quiet"], &command);
     assert_eq!((outcome.code(), outcome.stderr_text()), (3, String::new()));
     assert_eq!(document["exit"]["code"], 5);
+}
+
+/// What reads the documents relies on each field; the documentation has them all, and no other.
+#[test]
+fn every_field_of_the_document_is_documented() {
+    let folder = scratch();
+    let script = "for i in $(seq 30); do /bin/true; done; \"$0\" 70000000; \"$1\"; sleep 0.6";
+    let command = ["bash", "-c", script].map(OsStr::new);
+    let (sizes, fixed) = (program("sizes"), static_program("static"));
+    let command = [&command[..], &[sizes.as_os_str(), fixed.as_os_str()]].concat();
+    let (_, document) = documented(folder.path(), &["limit", "50MB"], &command);
+    assert_documented(&document);
+    let mut unseen = documented_fields();
+    let seen = fields(&document);
+    // tests/stopped.rs has those.
+    unseen.retain(|name| !seen.contains(name) && !name.starts_with("stopped[]"));
+    assert!(unseen.is_empty(), "there is no {unseen:?}");
 }

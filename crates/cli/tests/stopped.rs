@@ -4,6 +4,7 @@
 mod harness;
 
 use harness::compile::program;
+use harness::limited::assert_documented;
 use harness::running::{Running, until};
 use harness::{LIMIT, heaptape, scratch};
 use rustix::process::{Pid, Signal, kill_process};
@@ -64,6 +65,7 @@ fn who_has_left_the_session_is_stopped_and_named_to_the_end() {
         .expect("pids");
     let document: Value =
         serde_json::from_str(&fs::read_to_string(&json).expect("a document")).expect("JSON");
+    assert_documented(&document);
     let rows = document["stopped"].as_array().expect("rows");
     for pid in [away, aside] {
         assert!(

@@ -14,6 +14,8 @@ use crate::exit;
 
 /// How long processes may take to end that were killed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long processes may take to stop.
+const NOTICE: Duration = Duration::from_secs(1);
 /// A round of waiting.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -41,6 +43,12 @@ impl Halting {
     pub(crate) fn stop(&self, seeds: &[u32], beat: &dyn Fn()) -> Standing {
         let mut family = Family::new(seeds, &self.strangers);
         family.stop(beat);
+        // A process that runs on another processor takes a moment to notice.
+        let until = Instant::now() + NOTICE;
+        while family.is_any_running() && Instant::now() < until {
+            beat();
+            std::thread::sleep(MOMENT);
+        }
         let mut names: Vec<Name> = family.known.into_keys().collect();
         names.sort_unstable();
         Standing(names)
@@ -172,6 +180,12 @@ impl<'a> Family<'a> {
         for watch in self.known.values() {
             let _ = pidfd_send_signal(watch, signal);
         }
+    }
+
+    fn is_any_running(&self) -> bool {
+        self.known.keys().any(|&(pid, started)| {
+            read::stat(pid).is_ok_and(|stat| stat.starttime == started && !"TtZX".contains(stat.state))
+        })
     }
 
     fn is_gone(&self) -> bool {

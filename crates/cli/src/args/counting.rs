@@ -73,7 +73,7 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted
+    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts

@@ -65,6 +65,7 @@ mod stacks;
 mod starting;
 mod summon;
 mod supply;
+mod text;
 mod thread;
 mod usable;
 

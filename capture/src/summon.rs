@@ -19,9 +19,8 @@ use crate::arch::{self, syscall};
 use crate::environment::{NOWHERE, variable};
 use crate::owner;
 use crate::scratch::Scratch;
+use crate::text::Text;
 
-/// Bytes of a path, or of a sentence.
-const TEXT: usize = 1024;
 /// Bytes of the stack on which the child starts heaptape.
 const STACK: usize = 8192;
 
@@ -129,7 +128,7 @@ unsafe fn ask(
         core::ptr::null(),
     ];
     let call = Call {
-        path: path.0.as_ptr(),
+        path: path.start().cast(),
         argv: argv.as_ptr(),
         environment: scratch.list(),
         pipe: to,
@@ -360,50 +359,5 @@ fn say(path: &Text, why: Why) {
     // SAFETY: writes the text.
     unsafe {
         syscall(arch::SYS_WRITE, [STDERR, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
-    }
-}
-
-/// A C string that is put together; what does not fit is left out.
-struct Text([u8; TEXT], usize);
-
-impl Text {
-    fn new() -> Text {
-        Text([0; TEXT], 0)
-    }
-
-    fn push(&mut self, more: &[u8]) {
-        // The last byte stays zero.
-        let room = &mut self.0[self.1.min(TEXT - 1)..TEXT - 1];
-        for (to, from) in room.iter_mut().zip(more) {
-            *to = *from;
-        }
-        self.1 += more.len();
-    }
-
-    fn push_number(&mut self, number: u64) {
-        let mut digits = [b'0'; 20];
-        let mut rest = number;
-        let mut first = digits.len();
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 || first == 0 {
-                break;
-            }
-        }
-        self.push(&digits[first..]);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.0[..self.1.min(TEXT - 1)]
-    }
-
-    fn start(&self) -> *const c_char {
-        self.0.as_ptr().cast()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.1 < TEXT
     }
 }

@@ -9,16 +9,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
-use heaptape_proc::{launcher, read};
+use heaptape_proc::launcher;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
+use crate::caller::{Caller, Standing, Waiting, ancestors};
 use crate::count::{self, CountWatch, Counted, Counting};
 use crate::counter::Counter;
 use crate::exit;
 use crate::halt::Halting;
-use crate::meeting::{self, Heard, Line, Reply, Who};
+use crate::meeting::{self, Heard, Reply};
 use crate::output::OpenOutput;
 use crate::record::{self, Outcome, Recording};
 use crate::recorder::{Joined, Observer, Recorder};
@@ -50,44 +51,6 @@ struct Member {
     pid: u32,
     watch: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-}
-
-/// A caller that was accepted.
-struct Caller {
-    line: Line,
-    pid: u32,
-    standing: Standing,
-}
-
-/// How a caller stands with the job.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// It has said nothing yet.
-    New,
-    /// It, or the process that has started it, has joined.
-    Joined,
-    /// It waits for what comes of the limit; its command is still to join.
-    WaitsFirst,
-    /// It waits, and its command has joined.
-    Waits,
-}
-
-impl Standing {
-    /// Whether nobody more joins for its sake.
-    fn is_settled(self) -> bool {
-        matches!(self, Standing::Joined | Standing::Waits)
-    }
-}
-
-/// Those who wait for what comes of the limit.
-pub struct Waiting(Vec<Line>);
-
-impl Waiting {
-    /// Tells them whether the whole job stayed within it, and all of that could be told to the user.
-    pub fn tell(self, is_within: bool) {
-        let reply = Reply::Within(Some(is_within));
-        self.0.iter().for_each(|line| line.tell(&reply));
-    }
 }
 
 /// The commands of a job as they come and go.
@@ -444,24 +407,6 @@ impl Gathering {
             let _ = rustix::stdio::dup2_stderr(stderr);
         }
     }
-}
-
-impl Caller {
-    /// The process that joins when this one asks for it.
-    fn of(&self, who: Who) -> Option<u32> {
-        match who {
-            Who::Itself => Some(self.pid),
-            Who::Parent => ancestors(self.pid).next(),
-        }
-    }
-}
-
-/// The process that has started this one, who has started that, and so on.
-fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
-    // A tree that changes meanwhile does not hold us.
-    const MOST: usize = 64;
-    let parent = |pid: u32| read::stat(pid).ok().map(|stat| stat.ppid).filter(|&pid| pid > 0);
-    std::iter::successors(parent(pid), move |&pid| parent(pid)).take(MOST)
 }
 
 /// Whether the process behind a descriptor has ended; without one it had before.

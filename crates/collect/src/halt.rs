@@ -184,7 +184,8 @@ impl<'a> Family<'a> {
 
     fn is_any_running(&self) -> bool {
         self.known.keys().any(|&(pid, started)| {
-            read::stat(pid).is_ok_and(|stat| stat.starttime == started && !"TtZX".contains(stat.state))
+            read::stat(pid)
+                .is_ok_and(|stat| stat.starttime == started && !"TtZX".contains(stat.state))
         })
     }
 

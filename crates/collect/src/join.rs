@@ -14,10 +14,11 @@ use heaptape_ledger::Job;
 use heaptape_proc::launcher;
 use heaptape_proc::read;
 
+use crate::caller::Waiting;
 use crate::count::{CountWatch, Counting};
 use crate::detach::Given;
 use crate::exit::Exit;
-use crate::gather::{self, Expected, Waiting};
+use crate::gather::{self, Expected};
 use crate::launch::texts;
 use crate::limits;
 use crate::meeting::{Line, Place, Reply, Who};

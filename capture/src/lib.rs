@@ -35,6 +35,7 @@ mod exec;
 mod filter;
 mod following;
 mod forks;
+mod heads;
 mod heaps;
 mod hooks;
 mod leaving;

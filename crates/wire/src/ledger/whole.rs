@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn each_stack_is_given_back_once() {
-        const NONE: Stack = Stack { thread: AtomicU32::new(0), bytes: AtomicU64::new(0) };
-        let stacks = WholeStacks { stacks: [NONE; MOST] };
+        let none = || Stack { thread: AtomicU32::new(0), bytes: AtomicU64::new(0) };
+        let stacks = WholeStacks { stacks: core::array::from_fn(|_| none()) };
         let places: Vec<usize> = core::iter::from_fn(|| stacks.claim()).collect();
         assert_eq!(places.len(), MOST);
         assert_eq!((stacks.all().count(), stacks.take_gone(|_| false)), (0, 0));

@@ -104,7 +104,8 @@ fn more_threads_than_can_be_counted_are_told() {
     let document = document(folder.path());
     assert_eq!((outcome.code(), &document["verdict"]), (0, &"uncovered".into()), "{document}");
     let uncounted = document["uncounted_threads"].as_u64().expect("a number");
-    assert!((1..=4300 - 4000).contains(&uncounted), "{uncounted}");
+    // With its first thread there are 205 too many; on a busy machine others have waited for a sheet in vain.
+    assert!((205..2000).contains(&uncounted), "{uncounted}");
 }
 
 /// However an end shows, also where this library sees nothing of it, what was held is free from then on.

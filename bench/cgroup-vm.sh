@@ -94,5 +94,5 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1 >"$work/initramfs")
 timeout "${PATIENCE:-540}" qemu-system-x86_64 -accel "${ACCEL:-tcg}" -cpu max -m 3072 -smp 2 -nographic -no-reboot -net none \
-    -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all" </dev/null | tr -d '\r' | tee "$work/log"
+    -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all" </dev/null | tee "$work/log"
 grep -q '^== root: status 0' "$work/log" && grep -q '^== end' "$work/log" && ! grep -q FAILED "$work/log"

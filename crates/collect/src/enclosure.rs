@@ -2,10 +2,10 @@
 //!
 //! Where it can be, the job has a [control group](crate::cgroup) of its own. Its hard limit lies above the limit of the
 //! job, by what is no program's: page tables, the kernel's own, text, this tool's notes, and, where the limit is on
-//! what was asked for, what allocators take beyond that. Between the two there are looks several times in ten
+//! what was asked for, what allocators take beyond that. Between the two there are looks every few
 //! milliseconds. Without a group the looks are all there is, at the processes that are known and their children.
 //!
-//! Nothing that programs can write is believed here.
+//! The kernel's limit believes nothing that programs can write.
 
 mod members;
 mod parts;
@@ -25,6 +25,8 @@ use members::{Members, Who};
 
 /// How often a group is looked at, and the share of the time that may take: one part in this many.
 const GROUP: (Duration, u32) = (Duration::from_millis(5), 50);
+/// How often while it has not half of the limit: the kernel's limit holds meanwhile.
+const FAR: Duration = Duration::from_millis(20);
 /// The same of processes, of which the kernel has to walk all pages.
 const PROCESSES: (Duration, u32) = (Duration::from_millis(10), 10);
 /// How often it is noted who is there.
@@ -139,7 +141,7 @@ impl Enclosure {
         let is_held_here = self.group.is_some() || self.basis == Basis::Resident;
         // What comes after the end was decided is no news.
         let is_open = is_held_here && self.kernel.over.is_none();
-        if !is_open || !(is_last || self.due.is_due(now)) {
+        if !is_open || !(is_last || self.is_due(now)) {
             return None;
         }
         let found = self.looked(seen, now);
@@ -153,6 +155,14 @@ impl Enclosure {
         let time = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.kernel.over = Some(Over { time, judge, bytes, who });
         self.kernel.over.clone()
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let is_far = self.last.is_none_or(|(_, held)| held < self.limit / 2);
+        match self.group {
+            Some(_) if is_far => self.due.is_due_with(FAR, GROUP.1, now),
+            _ => self.due.is_due(now),
+        }
     }
 
     fn looked(&mut self, seen: Seen<'_>, now: Instant) -> Option<(Judge, u64)> {

@@ -72,7 +72,7 @@ chmod 777 $tmp
 limit="$target/heaptape limit 50MB --strict --basis resident --quiet --json"
 program=\$(echo $tmp/programs/*/enclosed | cut -d' ' -f1)
 as_user() {
-    (echo 0 >/sys/fs/cgroup/user/cgroup.procs && exec setpriv --reuid 1000 --regid 1000 --clear-groups "\$@")
+    (echo 0 >/sys/fs/cgroup/user/cgroup.procs && exec /bin/setpriv --reuid 1000 --regid 1000 --clear-groups "\$@")
 }
 for case in "touch 30000000 within" "touch 300000000 killed" "raw 300000000 killed" "bomb 61 killed"; do
     set -- \$case

@@ -324,7 +324,8 @@ fn strictness_without_a_group_says_what_is_missing() {
     if !may_mount() {
         return skip("only root can cover the control groups of this machine");
     }
-    let command = heaptape(["limit", "50MB", "--strict", "--", "true"]);
+    let mut command = heaptape(["limit", "50MB", "--strict", "--"]);
+    command.arg(program("enclosed")).args(["stay", "0"]);
     let outcome = run(&mut without_groups(&command));
     let text = outcome.stderr_text().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(outcome.code(), 0, "{text}");

@@ -134,6 +134,8 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
     let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
     let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
+    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
+    enclosure.iter_mut().for_each(|enclosure| enclosure.watch(session, &halting));
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
@@ -156,11 +158,9 @@ fn start(
     limits: Limits,
     enclosure: Option<&mut Enclosure>,
 ) -> Result<Child, Error> {
-    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
     let Some(enclosure) = enclosure else {
         return record::start(recorder, &counting.launch, limits, None);
     };
-    enclosure.open(session);
     match record::start(recorder, &counting.launch, limits, enclosure.entrance()) {
         Err(Error::Outside) => {
             enclosure.give_up();
@@ -278,11 +278,8 @@ impl<'a> Counted<'a> {
         let Some(enclosure) = &mut self.enclosure else { return };
         let mut pids = recorder.live_pids();
         pids.extend(self.command.filter(|_| recorder.root.is_none()));
-        if enclosure.needs_kin() {
-            pids = self.halting.all(pids);
-        }
         let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());
-        let seen = Seen { pids: &pids, root: recorder.root, unaccounted };
+        let seen = Seen { pids, root: recorder.root, unaccounted };
         let over = enclosure.look(seen, is_last);
         if let Some(counter) = recorder.counter.as_mut().filter(|_| enclosure.is_suspect()) {
             counter.usage.hurry(SUSPECTED_EVERY);

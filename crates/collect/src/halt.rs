@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// What is needed to reach all of a job.
+#[derive(Clone, Debug)]
 pub(crate) struct Halting {
     /// Children of ours from before the job, which are no part of it.
     strangers: HashSet<u32>,

@@ -15,6 +15,8 @@ use crate::segments::Identity;
 
 /// How often a group is looked at, and the share of the time that may take: one part in this many.
 const GROUP: (Duration, u32) = (Duration::from_millis(5), 50);
+/// What a look is taken to cost at most: of a group, and of processes.
+const LONG: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// How often while it has not half of the limit: the kernel's limit holds meanwhile.
 const FAR: Duration = Duration::from_millis(20);
 /// The same of processes, of which the kernel has to walk all pages.
@@ -100,7 +102,9 @@ impl Looker {
         }
         let found = self.looked(now);
         let ended = Instant::now();
-        self.due.spent(ended - now, ended);
+        // One that took long by chance does not keep the next from coming in time.
+        let longest = if self.group.is_some() { LONG.0 } else { LONG.1 };
+        self.due.spent((ended - now).min(longest), ended);
         let Some((judge, bytes)) = found else { return };
         let who = match judge {
             Judge::Kernel | Judge::Machine => self.killed(),

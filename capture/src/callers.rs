@@ -44,7 +44,8 @@ struct LinkMap {
 #[inline(always)]
 pub fn module_of(caller: usize) -> usize {
     let seen = SEEN[place(caller)].load(Ordering::Relaxed);
-    if seen >> NUMBER_BITS == caller as u64 { seen as usize % MODULES } else { ask(caller) }
+    let number = if seen >> NUMBER_BITS == caller as u64 { seen as usize } else { ask(caller) };
+    number % MODULES
 }
 
 /// Multiplicative hashing, as in the collector's maps.

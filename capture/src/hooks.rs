@@ -182,21 +182,16 @@ unsafe extern "C" fn free_aligned_sized_entry(
 /// Gives a block back.
 #[inline(always)]
 pub fn release(call: Call, block: *mut u8, caller: usize) {
+    if counting::is_on() {
+        // SAFETY: forwarded as the program asked.
+        return unsafe { counted::free(block) };
+    }
     if block.is_null() {
-        if !counting::is_on() {
-            thread::free_null();
-        }
-        return;
+        return thread::free_null();
     }
-    if is_early(block) {
-        return;
-    }
-    // SAFETY: forwarded as the program asked.
-    unsafe {
-        if counting::is_on() {
-            return counted::free(block);
-        }
-        thread::release(call, block, caller, next().free)
+    if !is_early(block) {
+        // SAFETY: as above.
+        unsafe { thread::release(call, block, caller, next().free) }
     }
 }
 

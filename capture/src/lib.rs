@@ -34,6 +34,7 @@ mod exec;
 mod filter;
 mod following;
 mod forks;
+mod heads;
 mod heaps;
 mod hooks;
 mod leaving;

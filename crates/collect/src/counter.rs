@@ -84,6 +84,8 @@ pub(crate) struct Counter {
     pub(crate) session: Option<Identity>,
     /// The counting is ending: processes that go on keep what they have.
     pub(crate) is_closing: bool,
+    /// Sheets that were taken at the last look.
+    sheets: usize,
 }
 
 impl Counter {
@@ -109,6 +111,7 @@ impl Counter {
             host,
             session: None,
             is_closing: false,
+            sheets: 0,
         }
     }
 
@@ -352,13 +355,14 @@ impl Counter {
 }
 
 impl Recorder {
-    /// Looks at what is counted, where a job is.
-    pub(crate) fn count(&mut self) {
-        let Some(counter) = &mut self.counter else { return };
+    /// Looks at what is counted, where a job is; whether threads have come, and more may wait for sheets.
+    pub(crate) fn count(&mut self) -> bool {
+        let Some(counter) = &mut self.counter else { return false };
         counter.look(&mut self.arena, &self.processes, &self.live);
         let taken = self.arena.sheets();
         let session = self.arena.arena().session();
         counter.sample(&self.processes, &self.live, taken, || session.beat());
+        std::mem::replace(&mut counter.sheets, taken) < taken
     }
 }
 

@@ -60,6 +60,7 @@ mod strays;
 mod tasks;
 mod thread;
 mod threads;
+mod together;
 mod treasury;
 mod unaccounted;
 mod usage;

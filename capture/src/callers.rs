@@ -128,6 +128,8 @@ fn number_of(found: &Found) -> Option<usize> {
     };
     let exempt = &counting::ledger().header().exempt;
     if let Some(number) = exempt.number_of(path) {
+        // It may be gone before the modules are listed again.
+        exempt.meet(path);
         take(number);
         return Some(number);
     }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, FirstRefusal, Job, Missed, Over};
+use heaptape_ledger::{Basis, FirstRefusal, Job, Missed, Over, Stopped};
 use heaptape_proc::read;
 use heaptape_tape::Writer;
 use heaptape_wire::budget::NO_LIMIT;
@@ -21,9 +21,9 @@ use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::enclosure::{Enclosure, Seen};
 use crate::exit::Exit;
-use crate::halt::Halting;
+use crate::halt::{Halting, Standing};
 use crate::inspect::Inspector;
-use crate::launch::Launch;
+use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
 use crate::record::{self, Watch};
@@ -116,6 +116,8 @@ pub trait CountWatch: Watch {
     fn over(&mut self, over: &Over);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
+    /// The command has ended, and these processes of the job are still stopped.
+    fn still_stopped(&mut self, pids: &[u32]);
     /// What the processes of the job hold now, and all together: several times a second.
     fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
 }
@@ -220,6 +222,7 @@ pub(crate) struct Counted<'a> {
     /// The command's pid, where we have started it.
     command: Option<u32>,
     halting: Halting,
+    standing: Standing,
     started: Instant,
     /// When the caller was last told what is held.
     shown: Instant,
@@ -230,7 +233,13 @@ pub(crate) struct Counted<'a> {
 
 impl Observer for Counted<'_> {
     fn waiting(&mut self, pids: &[u32]) {
-        self.watch.waiting(pids);
+        let stopped = self.standing.still();
+        if stopped.is_empty() {
+            self.watch.waiting(pids);
+        } else {
+            // They don't end by themselves.
+            self.watch.still_stopped(&stopped);
+        }
     }
 
     fn after_round(&mut self, recorder: &mut Recorder) {
@@ -270,7 +279,16 @@ impl<'a> Counted<'a> {
     ) -> Counted<'a> {
         let started = Instant::now();
         let on_limit = OnLimit::Fail;
-        Counted { watch, command, halting, started, shown: started, enclosure: None, on_limit }
+        Counted {
+            watch,
+            command,
+            halting,
+            standing: Standing::default(),
+            started,
+            shown: started,
+            enclosure: None,
+            on_limit,
+        }
     }
 
     /// Looks at what is resident, and ends the job where that has to be.
@@ -344,7 +362,8 @@ impl<'a> Counted<'a> {
         let job = job(counter, counting, elapsed);
         // What was looked at more often may have shown more.
         let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
-        Job { kernel, resident: job.resident.max(most), ..job }
+        let stopped = self.standing.still().into_iter().map(stopped).collect();
+        Job { kernel, stopped, resident: job.resident.max(most), ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -358,8 +377,8 @@ impl<'a> Counted<'a> {
         let beat = || session.beat();
         if how == OnLimit::Stop {
             let stop = || self.halting.stop(&seeds, &beat);
-            let stopped = group.map_or_else(stop, |group| group.frozen(stop));
-            return self.watch.stopped(&stopped);
+            self.standing = group.map_or_else(stop, |group| group.frozen(stop));
+            return self.watch.stopped(&self.standing.pids());
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
@@ -370,4 +389,8 @@ impl<'a> Counted<'a> {
         group.map(|group| group.kill(&beat));
         segments.into_iter().for_each(Segments::remove);
     }
+}
+
+fn stopped(pid: u32) -> Stopped {
+    Stopped { pid, command: read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default() }
 }

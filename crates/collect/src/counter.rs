@@ -137,6 +137,14 @@ impl Counter {
         self.refusals.look(self.ledger, processes, false);
     }
 
+    /// Whether it is certain by now that the job does not stay within its limit, or is not counted whole.
+    pub(crate) fn is_broken(&self) -> bool {
+        let header = self.ledger.header();
+        header.refusals.load(Ordering::Relaxed) > 0
+            || header.uncounted.load(Ordering::Relaxed) > 0
+            || !self.uncovered.is_empty()
+    }
+
     /// A process can't be counted.
     pub(crate) fn miss(&mut self, uncovered: &Uncovered) {
         let Uncovered { pid, command, why } = uncovered.clone();

@@ -3,6 +3,7 @@
 use heaptape_ledger::{Basis, Bounds, Job, Missed, Process as Figures};
 use heaptape_proc::system;
 use heaptape_wire::atomic::Ordering;
+use heaptape_wire::ledger::Header;
 
 use crate::count::Counting;
 use crate::counter::Counter;
@@ -44,10 +45,18 @@ pub(crate) fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Jo
         numa_nodes: system::numa_nodes().unwrap_or(1),
         processes,
         uncovered: counter.uncovered,
+        unmet: unmet(header, counting),
+        stopped: Vec::new(),
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
         kernel: None,
     }
+}
+
+/// The names of exempt modules that no module had.
+fn unmet(header: &Header, counting: &Counting) -> Vec<String> {
+    let names = counting.exempt.iter().enumerate();
+    names.filter(|(place, _)| !header.exempt.is_met(*place)).map(|(_, name)| name.clone()).collect()
 }
 
 /// What all launchers of a job may hold together before that is told as memory beyond the limit.

@@ -230,7 +230,7 @@ impl Counter {
             (self.most.charged, self.charged) = (total, charged);
         }
         // Of usable bytes that are left it is not known how many were asked for.
-        let left = if self.basis == Basis::Requested { left } else { 0 };
+        let left = if self.basis == Basis::Usable { 0 } else { left };
         let requested = sum(&|held| held.requested).saturating_add(left);
         self.most.requested = self.most.requested.max(requested);
         self.most.usable = self.most.usable.max(sum(&|held| held.usable));
@@ -395,7 +395,7 @@ fn unused(sheets: u64, is_exact: bool) -> u64 {
 /// What is charged for blocks, but for those that stand in another row, or in none.
 fn heap(held: &Held, basis: Basis) -> u64 {
     let blocks = match basis {
-        Basis::Requested => held.requested,
+        Basis::Requested | Basis::Resident => held.requested,
         Basis::Usable => held.usable,
     };
     blocks.saturating_sub(held.apart)

@@ -72,7 +72,7 @@ chmod 777 $tmp
 limit="$target/heaptape limit 50MB --strict --basis resident --quiet --json"
 program=\$(echo $tmp/programs/*/enclosed | cut -d' ' -f1)
 as_user() {
-    (echo 0 >/sys/fs/cgroup/user/cgroup.procs && exec setpriv --reuid 1000 --regid 1000 --clear-groups "\$@")
+    (echo 0 >/sys/fs/cgroup/user/cgroup.procs && exec /bin/setpriv --reuid 1000 --regid 1000 --clear-groups "\$@")
 }
 for case in "touch 30000000 within" "touch 300000000 killed" "raw 300000000 killed" "bomb 61 killed"; do
     set -- \$case
@@ -94,5 +94,5 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1 >"$work/initramfs")
 timeout "${PATIENCE:-540}" qemu-system-x86_64 -accel "${ACCEL:-tcg}" -cpu max -m 3072 -smp 2 -nographic -no-reboot -net none \
-    -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all" </dev/null | tr -d '\r' | tee "$work/log"
+    -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all" </dev/null | tee "$work/log"
 grep -q '^== root: status 0' "$work/log" && grep -q '^== end' "$work/log" && ! grep -q FAILED "$work/log"

@@ -4,9 +4,11 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod finding;
 mod sampling;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use heaptape_ledger::{
     Basis, Bounds, Charged, Ended, Missed, Module, Moment, Process as Figures, Sums,
@@ -29,6 +31,9 @@ use crate::tasks::Tasks;
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
+
+/// A call that maps memory and has not come back for so long never will.
+const AWAY: Duration = Duration::from_millis(100);
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -84,6 +89,8 @@ pub(crate) struct Counter {
     pub(crate) patches: Option<Patches>,
     /// Processes that ended by SIGKILL, by their places, and what the job held when the first did.
     pub(crate) felled: (Vec<usize>, Moment),
+    /// Since when purses have had bytes away, by sheet.
+    away: HashMap<usize, Instant>,
     /// Processes that have become other programs, and did not say so.
     pub(crate) replaced: Vec<usize>,
     host: String,
@@ -116,6 +123,7 @@ impl Counter {
             uncovered: Vec::new(),
             patches: None,
             felled: Default::default(),
+            away: HashMap::new(),
             replaced: Vec::new(),
             host,
             session: None,
@@ -146,6 +154,14 @@ impl Counter {
         self.refusals.look(self.ledger, processes, false);
     }
 
+    /// Whether it is certain by now that the job does not stay within its limit, or is not counted whole.
+    pub(crate) fn is_broken(&self) -> bool {
+        let header = self.ledger.header();
+        header.refusals.load(Ordering::Relaxed) > 0
+            || header.uncounted.load(Ordering::Relaxed) > 0
+            || !self.uncovered.is_empty()
+    }
+
     /// A process can't be counted.
     pub(crate) fn miss(&mut self, uncovered: &Uncovered) {
         let Uncovered { pid, command, why } = uncovered.clone();
@@ -163,6 +179,7 @@ impl Counter {
         self.look_at(taken, processes, live);
         self.settle(processes, taken);
         self.treasury.mend(taken);
+        self.find_away(taken, AWAY);
         self.look_for_refusals(processes);
     }
 
@@ -289,7 +306,11 @@ impl Counter {
         let bytes = if is_exempt { 0 } else { bytes };
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
+        let slot = u32::from(process.slot);
+        (0..taken).for_each(|sheet| self.ledger.sheet(sheet).let_go(slot));
         self.settle(processes, taken);
+        // Before the end is noted: all that it leaves is free then.
+        self.treasury.mend(taken);
     }
 
     /// A process has ended by SIGKILL, just after a look at all.

@@ -6,10 +6,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptape_ledger::{Felled, Kills, Line, Moment, Victim};
+use heaptape_ledger::{Felled, Job, Kernel, Kills, Line, Moment, Victim};
 use heaptape_proc::cgroup::{Ceiling, Memory};
 use heaptape_proc::kmsg::{self, Log};
 use heaptape_proc::{Cgroup, oom};
+
+use crate::exit::Exit;
 
 /// Bytes of a process's name that the kernel keeps.
 const NAME: usize = 15;
@@ -61,8 +63,25 @@ impl Killer {
         Killer { before: sources.counts(), log, sources }
     }
 
-    /// What came of it. `enclosed`: the kills in the job's own group, where it had one.
+    /// Whose doing it was that processes of a job ended by SIGKILL, unless it was ours: those by their places, with
+    /// the moment when the first ended. `root` is the command, once it has ended.
     pub(crate) fn testify(
+        self,
+        (places, moment): (Vec<usize>, Moment),
+        root: Option<(u32, Exit)>,
+        job: &Job,
+        kernel: Option<&Kernel>,
+    ) -> Option<Felled> {
+        let over = kernel.and_then(|kernel| kernel.over.as_ref());
+        if job.killed || over.is_some_and(|over| !over.judge.is_kernel()) {
+            return None;
+        }
+        let enclosed = kernel.and_then(|kernel| Some(kernel.group.as_ref()?.oom_kills));
+        self.tell(victims(&places, root, job), moment, enclosed)
+    }
+
+    /// What came of it. `enclosed`: the kills in the job's own group, where it had one.
+    fn tell(
         mut self,
         victims: Vec<Victim>,
         moment: Moment,
@@ -103,6 +122,23 @@ impl Killer {
             false => Ok(lines),
         }
     }
+}
+
+/// Who they are; the command as well, where it was not counted.
+fn victims(places: &[usize], root: Option<(u32, Exit)>, job: &Job) -> Vec<Victim> {
+    let victim = |&place: &usize| {
+        let process = job.processes.get(place)?;
+        let (pid, command) = (process.pid, process.command.clone());
+        Some(Victim { place: Some(place), pid, command })
+    };
+    let mut victims: Vec<Victim> = places.iter().filter_map(victim).collect();
+    if let Some((pid, exit)) = root
+        && exit.signal == Some(libc::SIGKILL)
+        && victims.iter().all(|victim| victim.pid != Some(pid))
+    {
+        victims.push(Victim { place: None, pid: Some(pid), command: job.command.clone() });
+    }
+    victims
 }
 
 /// A process's name as the kernel has it, unless the process has changed it.
@@ -164,7 +200,7 @@ mod tests {
         }
     }
 
-    fn victims() -> Vec<Victim> {
+    fn fallen() -> Vec<Victim> {
         let victim = |pid, command: &str| Victim {
             place: None,
             pid: Some(pid),
@@ -174,7 +210,7 @@ mod tests {
     }
 
     fn told(killer: Killer) -> Felled {
-        killer.testify(victims(), Moment::default(), None).unwrap()
+        killer.tell(fallen(), Moment::default(), None).unwrap()
     }
 
     const KILL: &str =
@@ -229,11 +265,11 @@ mod tests {
         };
         let felled = told(Killer::watch(sources.clone()));
         assert_eq!((felled.kills, felled.cause()), (Kills::default(), Cause::Unknown));
-        assert_eq!(Killer::watch(sources).testify(Vec::new(), Moment::default(), None), None);
+        assert_eq!(Killer::watch(sources).tell(Vec::new(), Moment::default(), None), None);
         // A kill in the group that was none of those that were counted.
         let killer = Killer::watch(stand.sources());
         stand.count(6, 22);
-        let felled = killer.testify(Vec::new(), Moment::default(), None).unwrap();
+        let felled = killer.tell(Vec::new(), Moment::default(), None).unwrap();
         assert_eq!((felled.kills.group, felled.is_by_kernel()), (Some(2), false));
     }
 }

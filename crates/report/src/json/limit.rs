@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptape_ledger::{
     Basis, Charged, Ended, FirstRefusal, Job, Missed, ModuleTotal, OnLimit, Process, Spread,
-    Totals, Verdict,
+    Stopped, Totals, Verdict,
 };
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::felled::FelledPart;
 use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
 use super::patches::PatchPart;
-use crate::limit::{self, Figures, Settings};
+use crate::limit::{self, Figures};
 
 #[derive(Serialize)]
 struct LimitDocument<'a> {
@@ -49,6 +49,7 @@ struct LimitDocument<'a> {
     modules: Option<Vec<ModulePart<'a>>>,
     uncovered: Vec<MissedPart<'a>>,
     uncounted_threads: u64,
+    stopped: Vec<StoppedPart<'a>>,
     #[serde(flatten)]
     kernel: KernelPart<'a>,
     felled: Option<FelledPart<'a>>,
@@ -75,12 +76,14 @@ struct SettingsPart<'a> {
     details: bool,
     exclude_mpi_runtime: bool,
     exempt: &'a [String],
+    exempt_unmatched: &'a [String],
     count_launcher: bool,
     strict: bool,
 }
 
 impl<'a> SettingsPart<'a> {
-    fn of(settings: &'a Settings, job: &Job) -> SettingsPart<'a> {
+    fn of(figures: &Figures<'a>) -> SettingsPart<'a> {
+        let (settings, job) = (figures.settings, figures.job);
         SettingsPart {
             on_limit: match settings.on_limit {
                 OnLimit::Fail => "fail",
@@ -91,6 +94,7 @@ impl<'a> SettingsPart<'a> {
             details: job.details,
             exclude_mpi_runtime: settings.exclude_mpi_runtime,
             exempt: &settings.exempt,
+            exempt_unmatched: figures.unmatched,
             count_launcher: settings.count_launcher,
             strict: settings.strict,
         }
@@ -292,6 +296,18 @@ impl<'a> MissedPart<'a> {
     }
 }
 
+#[derive(Serialize)]
+struct StoppedPart<'a> {
+    pid: u32,
+    command: &'a [String],
+}
+
+impl<'a> StoppedPart<'a> {
+    fn of(stopped: &'a Stopped) -> StoppedPart<'a> {
+        StoppedPart { pid: stopped.pid, command: &stopped.command }
+    }
+}
+
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Within => "within",
@@ -344,7 +360,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
                 Basis::Usable => "usable",
                 Basis::Resident => "resident",
             },
-            settings: SettingsPart::of(figures.settings, job),
+            settings: SettingsPart::of(figures),
             refused: job.refused,
             first_refusal: job.first.as_ref().map(|first| RefusalPart::of(first, figures)),
             peak: peaks(job),
@@ -369,6 +385,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             modules: counted.map(|totals| totals.modules.iter().map(ModulePart::of).collect()),
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
+            stopped: job.stopped.iter().map(StoppedPart::of).collect(),
             kernel: KernelPart::of(job),
             felled: FelledPart::of(job),
             patches: job.patches.iter().map(PatchPart::of).collect(),

@@ -31,6 +31,17 @@ fn a_job_within_its_limit() {
 }
 
 #[test]
+fn more_resident_than_the_limit_is_told_below_the_verdict() {
+    let resident = |bytes| text(&Job { resident: Some(bytes), ..job() });
+    let told =
+        "1.5 GiB or more were resident at one time, which is more than the limit of 1.0 GiB.";
+    assert!(resident(3 << 29).contains(told) && resident(3 << 29).contains("processes of a fork"));
+    assert!(!resident(1 << 30).contains("which is more than"));
+    let counted = Job { limit: None, resident: Some(3 << 29), ..job() };
+    assert!(!text(&counted).contains("which is more than"));
+}
+
+#[test]
 fn every_verdict_is_one_sentence() {
     let within = job();
     let counted = Job { limit: None, ..job() };

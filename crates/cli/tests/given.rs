@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::compile::program;
-use harness::limited::document;
+use harness::limited::{assert_documented, document};
 use harness::running::{Outcome, run};
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -45,6 +45,7 @@ fn limited(size: &str, words: &[&str], variables: &[(&str, &str)]) -> (Outcome, 
     command.arg(folder.path().join("x.json")).arg("--").args(words);
     let outcome = within(&mut command, variables);
     let document = document(folder.path());
+    assert_documented(&document);
     let text = outcome.stderr_text().split_whitespace().collect::<Vec<_>>().join(" ");
     (outcome, document, text)
 }
@@ -155,6 +156,7 @@ fn a_kill_by_the_kernel_is_explained() {
     command.arg("--").arg(program("enclosed")).args(["touch", &(300 * MIB).to_string()]);
     let outcome = run(&mut command);
     let document = document(folder.path());
+    assert_documented(&document);
     let text = outcome.stderr_text().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((outcome.code(), &document["verdict"]), (137, &"killed".into()), "{text}");
     let felled = &document["felled"];
@@ -220,6 +222,7 @@ fn what_heaptape_kills_itself_needs_no_explanation() {
     command.arg(folder.path().join("x.json")).arg("--").arg(program("enclosed"));
     let outcome = run(command.args(["touch", &(100 * MIB).to_string()]));
     let document = document(folder.path());
+    assert_documented(&document);
     let found = (outcome.code(), &document["verdict"], &document["felled"]);
     assert_eq!(found, (137, &"killed".into(), &Value::Null), "{document}");
 }

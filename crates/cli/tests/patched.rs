@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compile::{library, mpi_program, program};
-use harness::limited::{document, limited};
+use harness::limited::{assert_documented, document, limited};
 use harness::running::run;
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -25,7 +25,9 @@ fn patched(how: &str) -> (Value, String) {
     let called = if how == "nothing" { "0\n" } else { "1\n" };
     let text = outcome.stderr_text();
     assert_eq!((outcome.code(), outcome.stdout), (0, called.into()), "{how}: {text}");
-    (document(folder.path()), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    let document = document(folder.path());
+    assert_documented(&document);
+    (document, text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The file's name at the end of a path.
@@ -84,6 +86,7 @@ fn what_ucx_patches_is_noticed_in_every_rank() {
     let outcome = run(command.env("UCX_MEM_MMAP_HOOK_MODE", "bistro").env("UCX_MEM_EVENTS", "y"));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     let document = document(folder.path());
+    assert_documented(&document);
     let patches = document["patches"].as_array().expect("a list");
     if patches.is_empty() {
         return skip("this MPICH has no UCX");

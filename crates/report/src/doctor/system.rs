@@ -524,6 +524,7 @@ mod tests {
             writable: false,
             memory: true,
             limit: Some(64 << 20),
+            ceiling: None,
             ground: Ok(Ground::Below("/sys/fs/cgroup/a".into())),
         };
         assert_eq!(verdict(&f, "cgroup"), Verdict::Note);

@@ -399,7 +399,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::limit::sample::{hostile, job, kernel, missed, over, refused, with_figures};
+    use crate::limit::sample::{felled, hostile, job, kernel, missed, over, refused, with_figures};
     use heaptape_ledger::{Judge, Kernel};
 
     fn written(job: &Job) -> Value {
@@ -477,6 +477,21 @@ mod tests {
         let killed = &document["killed"];
         assert_eq!((&killed["by"], &killed["pid"]), (&json!("resident"), &json!(4711)));
         has(killed, "time_ms bytes command resident");
+    }
+
+    #[test]
+    fn whose_doing_a_kill_was_is_a_word() {
+        let document = written(&Job { felled: Some(felled()), ..job() });
+        let felled = &document["felled"];
+        assert_eq!((&document["verdict"], &felled["cause"]), (&json!("killed"), &json!("kernel")));
+        has(
+            felled,
+            "time_ms charged resident resident_age_ms kills_in_cgroup kills_on_machine cgroup cgroup_limit log log_missing",
+        );
+        let victims = &felled["processes"];
+        assert_eq!((&victims[0]["process"], &victims[1]["rank"]), (&Value::Null, &json!(1)));
+        assert_eq!((&victims[0]["logged"], &victims[1]["logged"]), (&json!(false), &json!(true)));
+        assert_eq!(felled["present"][1], json!({"process": 2, "charged": 700 << 20}));
     }
 
     #[test]

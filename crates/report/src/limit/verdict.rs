@@ -14,6 +14,9 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     if matches!(job.verdict(), Verdict::Refused | Verdict::Killed) {
         parts.push(Part::Text(format!("{}{}", capital(&held(job)), unseen(job))));
     }
+    if job.verdict() == Verdict::Killed && !job.killed && job.refused > 0 {
+        parts.push(Part::Text(refused(figures)));
+    }
     parts.extend(beyond(job).map(Part::Text));
     parts
 }

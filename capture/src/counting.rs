@@ -12,7 +12,7 @@ use heaptape_wire::bin::bin_of;
 use heaptape_wire::ledger::{Account, Ledger, Sheet, Traffic};
 use heaptape_wire::purse::Purse;
 
-use crate::next::{ENOMEM, UsableSize, next, set_errno};
+use crate::next::{ENOMEM, UsableSize, next, set_errno, usable_size_of};
 use crate::sizes::Known;
 use crate::slot::ThreadSlot;
 use crate::{apart, arch, callers, closely, pages, refusing, sheets, sizes, spending};
@@ -244,7 +244,7 @@ impl Old {
 #[inline(always)]
 pub fn usable_size(block: *mut u8, ask: UsableSize) -> u64 {
     // SAFETY: as promised.
-    unsafe { ask(block) as u64 }
+    unsafe { usable_size_of(block, ask) as u64 }
 }
 
 /// An allocation of `size` bytes that `make` makes, if the budget has them.

@@ -11,7 +11,7 @@ use heaptape_wire::event::{Allocation, Call};
 use crate::arch::with_caller;
 use crate::early::{early_size, is_early};
 use crate::following::following;
-use crate::next::{ENOMEM, UsableSize, next, set_errno};
+use crate::next::{ENOMEM, UsableSize, next, set_errno, usable_size_of};
 use crate::{counted, counting, operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
@@ -35,7 +35,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
         return 0;
     }
     // SAFETY: a live block of the library that is asked.
-    unsafe { ask(block) }.saturating_sub(size) as u64
+    unsafe { usable_size_of(block, ask) }.saturating_sub(size) as u64
 }
 
 /// Writes an allocation down, and gives its block back.

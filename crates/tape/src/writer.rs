@@ -15,9 +15,6 @@ use crate::pool::Pool;
 use crate::tally::Tally;
 use crate::track::Track;
 
-/// Events whose blocks are fetched together.
-const BATCH: usize = 32;
-
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
     /// Takes the next frame.
@@ -158,15 +155,16 @@ impl<S: BlockSink> Writer<S> {
         Ok(index)
     }
 
+    /// Says that an event will be written soon. What it needs is then fetched into the processor's caches, which
+    /// takes as long as some ten events.
+    #[inline]
+    pub fn expect(&self, process: ProcessNumber, event: &Event) {
+        self.family.fetch(process.0, event.looked_up());
+    }
+
     /// Writes the next events of a process, which is quicker than one by one.
     pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
-        for batch in events.chunks(BATCH) {
-            self.family.fetch(process.0, batch.iter().map(Event::looked_up));
-            for event in batch {
-                self.event(process, event)?;
-            }
-        }
-        Ok(())
+        events.iter().try_for_each(|event| self.event(process, event).map(|_| ()))
     }
 
     /// Writes that a reallocation by `thread` has given `address` up; its event comes later from

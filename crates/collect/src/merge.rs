@@ -164,11 +164,11 @@ fn run_plain<S: Stream>(
 ) -> (usize, Over<S::Error>) {
     let Range { start: mut at, end } = range;
     let (number, time, mut last) = (lane.number, lane.time, lane.stamp);
+    let words = lane.words_from(0);
     let over = loop {
-        if at >= end {
-            break Over::Other;
-        }
-        let Some((plain, length)) = Plain::decode(lane.words_from(at)) else { break Over::Other };
+        let rest = words.get(at..).unwrap_or_default();
+        let plain = if at < end { Plain::decode(rest) } else { None };
+        let Some((plain, length)) = plain else { break Over::Other };
         let stamp = plain.stamp.unwrap_or(last);
         if let Some(next) = next
             && (stamp, !plain.call.is_release(), index) > next

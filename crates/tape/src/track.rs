@@ -77,7 +77,7 @@ impl Track {
     /// Writes which block an item refers to: its age, and all of it if it is inherited.
     #[inline(always)]
     fn refer(&mut self, address: u64, block: &Block) {
-        self.block.ages.push(self.ages.code(block.ordinal, self.tally.ordinal));
+        self.block.ages.push_any(self.ages.code(block.ordinal, self.tally.ordinal));
         self.describe(address, block);
     }
 

@@ -164,7 +164,18 @@ impl<S: BlockSink> Writer<S> {
 
     /// Writes the next events of a process, which is quicker than one by one.
     pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
-        events.iter().try_for_each(|event| self.event(process, event).map(|_| ()))
+        let mut rest = events;
+        while !rest.is_empty() {
+            let track = track(&mut self.tracks, process)?;
+            let room = self.block_items.saturating_sub(track.block.items()).max(1);
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            rest = later;
+            now.iter().for_each(|event| track.event(&mut self.family, process.0, event));
+            if track.block.items() >= self.block_items {
+                self.flush_process(process)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes that a reallocation by `thread` has given `address` up; its event comes later from

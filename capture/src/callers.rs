@@ -44,7 +44,8 @@ struct LinkMap {
 #[inline(always)]
 pub fn module_of(caller: usize) -> usize {
     let seen = SEEN[place(caller)].load(Ordering::Relaxed);
-    if seen >> NUMBER_BITS == caller as u64 { seen as usize % MODULES } else { ask(caller) }
+    let number = if seen >> NUMBER_BITS == caller as u64 { seen as usize } else { ask(caller) };
+    number % MODULES
 }
 
 /// Multiplicative hashing, as in the collector's maps.
@@ -127,6 +128,8 @@ fn number_of(found: &Found) -> Option<usize> {
     };
     let exempt = &counting::ledger().header().exempt;
     if let Some(number) = exempt.number_of(path) {
+        // It may be gone before the modules are listed again.
+        exempt.meet(path);
         take(number);
         return Some(number);
     }

@@ -2,7 +2,8 @@
 //! charged by their [usable sizes](crate::usable).
 
 use crate::apart::{self, Row};
-use crate::counting::{Lane, Old, is_by_usable, usable_size};
+use crate::counting::{Lane, Old, is_by_usable};
+use crate::heads::usable_size;
 use crate::next::{UsableSize, next};
 use crate::sizes::Known;
 use crate::{refusing, usable};
@@ -28,7 +29,7 @@ pub fn allocate(
         apart::give_back(lane, row, bytes);
         return lane.fail();
     }
-    count(lane, row, block, bytes, caller, || usable_size(block, ask));
+    count(lane, row, block, bytes, caller, || usable_size(block, || ask));
     block
 }
 
@@ -58,7 +59,7 @@ pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
         refusing::refuse(lane, bytes, caller);
         row
     });
-    let told = || if is_by_usable() { held } else { usable_size(block, ask) };
+    let told = || if is_by_usable() { held } else { usable_size(block, || ask) };
     count(lane, row, block, bytes, caller, told);
 }
 
@@ -72,7 +73,7 @@ pub fn release(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut 
         lane.uncount(known, || held);
         held
     } else {
-        lane.uncount(known, || usable_size(block, ask));
+        lane.uncount(known, || usable_size(block, || ask));
         known.size
     };
     free(block);
@@ -100,7 +101,7 @@ pub fn reallocate(
         return lane.refuse_reallocation(old, bytes, caller);
     };
     let ask = next().sizes.malloc;
-    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let usable = old.known.map_or(0, |_| usable_size(old.block, || ask));
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
@@ -109,7 +110,7 @@ pub fn reallocate(
     }
     lane.uncount_moved(old.known, usable);
     if !block.is_null() {
-        count(lane, row, block, bytes, caller, || usable_size(block, ask));
+        count(lane, row, block, bytes, caller, || usable_size(block, || ask));
     }
     give_old_back(lane, own, charged, row.over(before, bytes));
     block

@@ -10,9 +10,9 @@ macro_rules! allocations {
     ($($(#[$about:meta])* $name:ident($($arg:ident),*) = $bytes:expr, $sizes:ident, $make:expr;)*) => {$(
         $(#[$about])*
         #[inline(never)]
-        pub fn $name($($arg: usize,)* caller: usize) -> *mut u8 {
+        pub extern "C" fn $name($($arg: usize,)* caller: usize) -> *mut u8 {
             // SAFETY: forwarded as the program asked.
-            allocate($bytes, caller, next().sizes.$sizes, || unsafe { $make })
+            allocate($bytes, caller, || next().sizes.$sizes, || unsafe { $make })
         }
     )*};
 }
@@ -44,10 +44,15 @@ allocations! {
 pub unsafe fn posix_memalign(out: *mut *mut u8, align: usize, size: usize, caller: usize) -> c_int {
     let (mut error, mut made) = (ENOMEM, core::ptr::null_mut());
     // SAFETY: as promised.
-    let block = allocate(size, caller, next().sizes.posix_memalign, || unsafe {
-        error = (next().posix_memalign)(&raw mut made, align, size);
-        if error == 0 { made } else { core::ptr::null_mut() }
-    });
+    let block = allocate(
+        size,
+        caller,
+        || next().sizes.posix_memalign,
+        || unsafe {
+            error = (next().posix_memalign)(&raw mut made, align, size);
+            if error == 0 { made } else { core::ptr::null_mut() }
+        },
+    );
     if !block.is_null() {
         // SAFETY: it is written when the call succeeds.
         unsafe { *out = block };
@@ -61,9 +66,9 @@ pub unsafe fn posix_memalign(out: *mut *mut u8, align: usize, size: usize, calle
 /// `free`.
 ///
 /// # Safety
-/// As for libc's; the block is not null.
+/// As for libc's.
 #[inline(never)]
-pub unsafe fn free(block: *mut u8) {
+pub unsafe extern "C" fn free(block: *mut u8) {
     // SAFETY: as promised.
     release(block, |block| unsafe { (next().free)(block) });
 }

@@ -12,7 +12,9 @@ use heaptape_wire::bin::bin_of;
 use heaptape_wire::ledger::{Account, Ledger, Sheet, Traffic};
 use heaptape_wire::purse::Purse;
 
-use crate::next::{ENOMEM, UsableSize, next, set_errno, usable_size_of};
+use crate::early::is_early;
+use crate::heads::usable_size;
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::sizes::Known;
 use crate::slot::ThreadSlot;
 use crate::{apart, arch, callers, closely, pages, refusing, sheets, sizes, spending};
@@ -28,8 +30,6 @@ const DETAILED: u32 = 2;
 const CLOSELY: u32 = 4;
 /// Beside one of these: blocks are charged by their usable sizes.
 const BY_USABLE: u32 = 8;
-/// Calls that are charged in the usual way have none of these.
-const UNUSUAL: u32 = CLOSELY | BY_USABLE;
 
 static LEDGER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -103,7 +103,10 @@ fn lane_now() -> Option<Lane> {
 /// The calling thread's lane; `None` where it is not counted.
 #[inline(always)]
 pub fn lane() -> Option<Lane> {
-    lane_now().or_else(sheets::join)
+    match lane_now() {
+        Some(lane) => Some(lane),
+        None => sheets::join(),
+    }
 }
 
 /// Adds to a counter that this thread alone writes.
@@ -144,43 +147,63 @@ impl Class<'_> {
 impl Lane {
     /// Counts a block that was just handed out, and writes it into the side map; `usable` tells how large it
     /// is.
-    #[inline(always)]
     pub fn count(self, block: *mut u8, size: u64, caller: usize, usable: impl FnOnce() -> u64) {
-        let is_detailed = is_detailed();
-        let module = if is_detailed { callers::module_of(caller) } else { 0 };
+        let module = if is_detailed() { callers::module_of(caller) } else { 0 };
         self.count_for(module, block, size, usable);
     }
 
     /// The same for a block of this module.
-    #[inline(always)]
     pub fn count_for(self, module: usize, block: *mut u8, size: u64, usable: impl FnOnce() -> u64) {
-        add(&self.sheet.allocations, 1);
-        add(&self.sheet.allocated, size);
-        raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
         if is_detailed() {
-            add(&self.sheet.usable[0], usable());
-            let [made, gone] = &self.sheet.usable;
-            raise(&self.sheet.usable_peak, made, gone);
-            Class(&self.sheet.modules[module]).allocate(size);
-            Class(&self.sheet.bins[bin_of(size)]).allocate(size);
+            self.count_in_detail(module, size, usable());
+        } else {
+            self.count_in_brief(size);
         }
-        compiler_fence(Ordering::SeqCst);
         sizes::set(block, size, module);
     }
 
-    /// Counts a block that goes, or has gone, back; `usable` tells how large it was.
     #[inline(always)]
+    fn count_in_brief(self, size: u64) {
+        add(&self.sheet.allocations, 1);
+        add(&self.sheet.allocated, size);
+        raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn count_in_detail(self, module: usize, size: u64, usable: u64) {
+        let [made, gone] = &self.sheet.usable;
+        add(made, usable);
+        raise(&self.sheet.usable_peak, made, gone);
+        Class(&self.sheet.modules[module]).allocate(size);
+        Class(&self.sheet.bins[bin_of(size)]).allocate(size);
+        self.count_in_brief(size);
+    }
+
+    /// Counts a block that goes, or has gone, back; `usable` tells how large it was.
     pub fn uncount(self, known: Known, usable: impl FnOnce() -> u64) {
-        add(&self.sheet.frees, 1);
         if known.is_inherited() {
-            return sheets::release_inherited(known, usable);
+            add(&self.sheet.frees, 1);
+            sheets::release_inherited(known, usable);
+        } else if is_detailed() {
+            self.uncount_in_detail(known, usable());
+        } else {
+            self.uncount_in_brief(known);
         }
+    }
+
+    #[inline(always)]
+    fn uncount_in_brief(self, known: Known) {
+        add(&self.sheet.frees, 1);
         add(&self.sheet.freed, known.size);
-        if is_detailed() {
-            add(&self.sheet.usable[1], usable());
-            Class(&self.sheet.modules[known.module()]).release(known.size);
-            Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
-        }
+    }
+
+    #[inline(always)]
+    fn uncount_in_detail(self, known: Known, usable: u64) {
+        self.uncount_in_brief(known);
+        add(&self.sheet.usable[1], usable);
+        Class(&self.sheet.modules[known.module()]).release(known.size);
+        Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
     }
 
     /// Counts what a reallocation gave back; `usable`: how large it was.
@@ -205,6 +228,13 @@ impl Lane {
     pub fn refuse_reallocation(self, old: Old, bytes: u64, caller: usize) -> *mut u8 {
         old.put_back();
         self.refuse(bytes, caller)
+    }
+
+    /// An allocation that was charged has failed; gives null back.
+    #[cold]
+    fn give_up(self, bytes: u64) -> *mut u8 {
+        spending::refund(self, bytes);
+        self.fail()
     }
 
     /// Counts an allocation that failed; gives null back.
@@ -240,42 +270,89 @@ impl Old {
     }
 }
 
-/// How large a live block of the library that is asked is.
-#[inline(always)]
-pub fn usable_size(block: *mut u8, ask: UsableSize) -> u64 {
-    // SAFETY: as promised.
-    unsafe { usable_size_of(block, ask) as u64 }
-}
-
 /// An allocation of `size` bytes that `make` makes, if the budget has them.
+///
+/// Each of the ways is a function of its own, so that none saves what only another needs.
 #[inline(always)]
 pub fn allocate(
     size: usize,
     caller: usize,
-    ask: UsableSize,
+    ask: impl FnOnce() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
+    match LEVEL.load(Ordering::Relaxed) {
+        DETAILED => allocate_in_detail(size as u64, caller, ask, make),
+        BRIEF => allocate_in_brief(size as u64, caller, make),
+        _ => allocate_closely(size as u64, caller, ask, make),
+    }
+}
+
+#[inline(never)]
+fn allocate_in_brief(bytes: u64, caller: usize, make: impl FnOnce() -> *mut u8) -> *mut u8 {
     let Some(lane) = lane() else { return make() };
-    let bytes = size as u64;
-    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
-        return closely::allocate(lane, bytes, caller, ask, make);
-    }
-    if !spending::spend(lane, bytes) {
-        return lane.refuse(bytes, caller);
-    }
-    let block = make();
-    if block.is_null() {
-        spending::refund(lane, bytes);
-        return lane.fail();
-    }
-    lane.count(block, bytes, caller, || usable_size(block, ask));
+    let block = match make_charged(lane, bytes, caller, make) {
+        Ok(block) => block,
+        Err(null) => return null,
+    };
+    lane.count_in_brief(bytes);
+    sizes::set(block, bytes, 0);
     block
 }
 
+#[inline(never)]
+fn allocate_in_detail(
+    bytes: u64,
+    caller: usize,
+    ask: impl FnOnce() -> UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let Some(lane) = lane() else { return make() };
+    let block = match make_charged(lane, bytes, caller, make) {
+        Ok(block) => block,
+        Err(null) => return null,
+    };
+    let module = callers::module_of(caller);
+    lane.count_in_detail(module, bytes, usable_size(block, ask));
+    sizes::set(block, bytes, module);
+    block
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_closely(
+    bytes: u64,
+    caller: usize,
+    ask: impl FnOnce() -> UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    match lane() {
+        Some(lane) => closely::allocate(lane, bytes, caller, ask(), make),
+        None => make(),
+    }
+}
+
+/// A block for which the budget has the bytes; null where it has not, or where there is no memory.
+#[inline(always)]
+fn make_charged(
+    lane: Lane,
+    bytes: u64,
+    caller: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> Result<*mut u8, *mut u8> {
+    if !spending::spend(lane, bytes) {
+        return Err(lane.refuse(bytes, caller));
+    }
+    let block = make();
+    if block.is_null() {
+        return Err(lane.give_up(bytes));
+    }
+    Ok(block)
+}
+
 /// Counts a block that was handed out before it was known that calls are counted; gives it back. (The
-/// budget has it, or it was the first thing of all to be too much.)
+/// budget has it, or it was the first thing of all to be too much. One of our own region is not counted.)
 pub fn count_made(block: *mut u8, size: usize, caller: usize) -> *mut u8 {
-    if let Some(lane) = lane().filter(|_| !block.is_null()) {
+    if let Some(lane) = lane().filter(|_| !block.is_null() && !is_early(block)) {
         closely::count_made(lane, block, size as u64, caller);
     }
     block
@@ -286,22 +363,54 @@ pub fn fail() -> *mut u8 {
     lane().map_or(core::ptr::null_mut(), Lane::fail)
 }
 
-/// Gives a block back by `free`.
+/// Gives a block back by `free`; null is no block.
 #[inline(always)]
 pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
-    let Some(lane) = lane() else { return free(block) };
-    let Some(known) = sizes::take(block) else {
-        add(&lane.sheet.unknown, 1);
-        return free(block);
-    };
-    // (Before any block stood apart from others, this was said.)
-    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
-        return closely::release(lane, known, block, free);
+    match LEVEL.load(Ordering::Relaxed) {
+        DETAILED => release_in_detail(block, free),
+        BRIEF => release_in_brief(block, free),
+        _ => release_closely(block, free),
     }
-    lane.uncount(known, || usable_size(block, next().sizes.malloc));
+}
+
+#[inline(never)]
+fn release_in_brief(block: *mut u8, free: impl FnOnce(*mut u8)) {
+    let Some((lane, known)) = take_now(block) else { return release_closely(block, free) };
+    lane.uncount_in_brief(known);
     free(block);
-    if !known.is_inherited() {
-        spending::refund(lane, known.size);
+    spending::refund(lane, known.size);
+}
+
+#[inline(never)]
+fn release_in_detail(block: *mut u8, free: impl FnOnce(*mut u8)) {
+    let Some((lane, known)) = take_now(block) else { return release_closely(block, free) };
+    lane.uncount_in_detail(known, usable_size(block, || next().sizes.malloc));
+    free(block);
+    spending::refund(lane, known.size);
+}
+
+/// What is known of a block of the process's own, if the thread has a lane.
+#[inline(always)]
+fn take_now(block: *mut u8) -> Option<(Lane, Known)> {
+    lane_now().and_then(|lane| Some((lane, sizes::take_own(block)?)))
+}
+
+/// Null, a block of our own region, the first call of a thread, a block of the parent's, one that stands apart from
+/// others, or one that is not known.
+#[cold]
+#[inline(never)]
+fn release_closely(block: *mut u8, free: impl FnOnce(*mut u8)) {
+    if block.is_null() || is_early(block) {
+        return;
+    }
+    let Some(lane) = lane() else { return free(block) };
+    match sizes::take(block) {
+        // (Before any block stood apart from others, this was said.)
+        Some(known) => closely::release(lane, known, block, free),
+        None => {
+            add(&lane.sheet.unknown, 1);
+            free(block);
+        }
     }
 }
 
@@ -309,7 +418,7 @@ pub fn release(block: *mut u8, free: impl FnOnce(*mut u8)) {
 pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     // SAFETY: forwarded as the program asked.
     let make = || unsafe { (next().realloc)(old, size) };
-    let ask = next().sizes.malloc;
+    let ask = || next().sizes.malloc;
     if old.is_null() {
         return allocate(size, caller, ask, make);
     }
@@ -317,7 +426,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     // Once the block is given back its address may be another thread's.
     let old = Old { block: old, known: sizes::take(old) };
     let (bytes, own) = (size as u64, old.own());
-    if LEVEL.load(Ordering::Relaxed) & UNUSUAL != 0 {
+    if !matches!(LEVEL.load(Ordering::Relaxed), BRIEF | DETAILED) {
         return closely::reallocate(lane, old, bytes, caller, make);
     }
     let before = own.map_or(0, |known| known.size);

@@ -11,7 +11,8 @@ use heaptape_wire::event::{Allocation, Call};
 use crate::arch::with_caller;
 use crate::early::{early_size, is_early};
 use crate::following::following;
-use crate::next::{ENOMEM, UsableSize, next, set_errno, usable_size_of};
+use crate::heads::usable_size;
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{counted, counting, operators, thread};
 
 with_caller!(malloc, 1, malloc_entry);
@@ -34,8 +35,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: a live block of the library that is asked.
-    unsafe { usable_size_of(block, ask) }.saturating_sub(size) as u64
+    usable_size(block, || ask).saturating_sub(size as u64)
 }
 
 /// Writes an allocation down, and gives its block back.
@@ -182,21 +182,16 @@ unsafe extern "C" fn free_aligned_sized_entry(
 /// Gives a block back.
 #[inline(always)]
 pub fn release(call: Call, block: *mut u8, caller: usize) {
+    if counting::is_on() {
+        // SAFETY: forwarded as the program asked.
+        return unsafe { counted::free(block) };
+    }
     if block.is_null() {
-        if !counting::is_on() {
-            thread::free_null();
-        }
-        return;
+        return thread::free_null();
     }
-    if is_early(block) {
-        return;
-    }
-    // SAFETY: forwarded as the program asked.
-    unsafe {
-        if counting::is_on() {
-            return counted::free(block);
-        }
-        thread::release(call, block, caller, next().free)
+    if !is_early(block) {
+        // SAFETY: as above.
+        unsafe { thread::release(call, block, caller, next().free) }
     }
 }
 

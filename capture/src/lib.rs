@@ -11,7 +11,8 @@
 //! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
 //! all that depends on the processor.
 //!
-//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread.
+//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. Where the
+//! environment alone asks for a limit, [`summon`] calls heaptape, before the program begins.
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]
 
@@ -34,6 +35,7 @@ mod exec;
 mod filter;
 mod following;
 mod forks;
+mod heads;
 mod heaps;
 mod hooks;
 mod leaving;
@@ -62,7 +64,9 @@ mod slot;
 mod spending;
 mod stacks;
 mod starting;
+mod summon;
 mod supply;
+mod text;
 mod thread;
 mod usable;
 

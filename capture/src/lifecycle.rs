@@ -14,8 +14,9 @@ use heaptape_wire::process::{Origin, SlotState};
 use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::arena::{arena, map_arena, map_private, private};
-use crate::environment::{first_environment, variable};
+use crate::environment::{NOWHERE, first_environment, variable};
 use crate::registering::{refuse, register};
+use crate::summon::{self, Room};
 use crate::{arch, environment, forks, limits, modules, next};
 
 const UNKNOWN: u32 = 0;
@@ -132,12 +133,19 @@ fn join() -> bool {
         STATE.mode.store(UNKNOWN, Ordering::Release);
         return false;
     }
+    let mut room = Room::new();
     // SAFETY: a null-terminated array of C strings.
-    let joined = unsafe { variable(environment, SESSION_VARIABLE) }.is_some_and(map);
-    let recording = joined && register(Origin::Exec, environment);
-    if recording {
+    let session = unsafe {
+        match variable(environment, SESSION_VARIABLE) {
+            Some(session) => Some(session).filter(|session| session.to_bytes() != NOWHERE),
+            None => summon::session(environment, &mut room),
+        }
+    };
+    let recording =
+        session.is_some_and(|session| map(session) && register(Origin::Exec, environment));
+    if recording || summon::is_declined() {
         // SAFETY: as above.
-        unsafe { environment::remember(environment) };
+        unsafe { environment::remember(environment, session.map_or(NOWHERE, CStr::to_bytes)) };
     }
     STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
     recording

@@ -212,6 +212,9 @@ fn describe(info: &Info, is_first: bool) {
         *to = from;
         length += 1;
     }
+    if counting::is_on() && !is_first {
+        counting::ledger().header().exempt.meet(path);
+    }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
 }

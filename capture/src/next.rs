@@ -55,8 +55,8 @@ pub struct Next {
     pub sizes: Sizes,
 }
 
-/// What tells how large a block is, for [`usable_size_of`]: of `malloc`, `calloc`, `realloc` and `operator new`,
-/// and of the rarer functions, which may be of another library than these.
+/// What tells how large a block is: of `malloc`, `calloc`, `realloc` and `operator new`, and of the
+/// rarer functions, which may be of another library than these.
 pub struct Sizes {
     pub malloc: UsableSize,
     pub memalign: UsableSize,
@@ -169,22 +169,13 @@ fn sizes(next: &Next) -> Sizes {
         return Sizes::all(no_size);
     }
     let own = own.filter(|own| own.holds(next.usable_size as usize));
-    let all = [
-        next.memalign as usize,
-        next.aligned_alloc as usize,
-        next.valloc as usize,
-        next.pvalloc as usize,
-        next.posix_memalign as usize,
-    ];
     let size: UsableSize = match own {
         None => {
             SIZE_UNKNOWN.store(1, Ordering::Relaxed);
             no_size
         }
-        Some(_) if !of_libc(next.malloc as usize) => ask_size,
-        // Beneath a tool that replaces libc's functions no block is libc's.
-        Some(_) if all.into_iter().all(of_libc) && owner::replacing_tool().is_none() => read_size,
-        Some(_) => next.usable_size,
+        Some(_) if of_libc(next.malloc as usize) => next.usable_size,
+        Some(_) => ask_size,
     };
     let of = |function: usize| match own {
         Some(own) if own.holds(function) => size,
@@ -209,58 +200,6 @@ unsafe extern "C" fn ask_size(block: *mut u8) -> usize {
     }
     // SAFETY: as above.
     asking::with_care(|| unsafe { (next().usable_size)(block) })
-}
-
-/// How large a live block is, by one of the [`Sizes`].
-///
-/// # Safety
-/// `ask` may be called for the block.
-#[inline(always)]
-pub unsafe fn usable_size_of(block: *mut u8, ask: UsableSize) -> usize {
-    // SAFETY: as promised.
-    unsafe {
-        if ALIKE.load(Ordering::Relaxed) == ENOUGH
-            && let Some(size) = size_before(block)
-        {
-            return size;
-        }
-        ask(block)
-    }
-}
-
-/// Of how many blocks libc has said what stands before them; 0 where not all are libc's.
-static ALIKE: AtomicU32 = AtomicU32::new(0);
-/// So many, and no more of them are asked for.
-const ENOUGH: u32 = 16;
-/// One was another size.
-const UNLIKE: u32 = u32::MAX;
-
-/// The size that stands before a block of glibc's, for one that is not in a mapping of its own. glibc itself also
-/// looks whether the block is in use, in the word before the next one, which is seldom in a cache.
-///
-/// # Safety
-/// A live block of glibc's.
-#[inline(always)]
-unsafe fn size_before(block: *mut u8) -> Option<usize> {
-    const FLAGS: usize = 7;
-    const MAPPED: usize = 2;
-    // SAFETY: the word is the block's own: its length, itself included, and flags.
-    let word = unsafe { block.cast::<usize>().sub(1).read() };
-    (word & MAPPED == 0).then_some((word & !FLAGS).wrapping_sub(size_of::<usize>()))
-}
-
-/// The size of a block of libc's: asks, until enough blocks have shown that it need not.
-unsafe extern "C" fn read_size(block: *mut u8) -> usize {
-    // SAFETY: a live block of libc's.
-    let (before, size) = unsafe { (size_before(block), (next().usable_size)(block)) };
-    let alike = ALIKE.load(Ordering::Relaxed);
-    if let Some(before) = before
-        && alike < ENOUGH
-    {
-        // (Threads that do this at once only ask for a few more.)
-        ALIKE.store(if before == size { alike + 1 } else { UNLIKE }, Ordering::Relaxed);
-    }
-    size
 }
 
 /// libc's `malloc_usable_size`, where libc is not the allocator but serves what that lacks.

@@ -14,7 +14,9 @@ use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
-use crate::{apart, arch, asking, callers, heaps, pages, reserve, shared, sizes, spending, stacks};
+use crate::{
+    apart, arch, asking, callers, heads, heaps, pages, reserve, shared, sizes, spending, stacks,
+};
 
 /// The number of the process slot, which the account has, too.
 pub fn own_slot() -> u32 {
@@ -49,6 +51,7 @@ pub fn join() -> Option<Lane> {
             reserve::begin(lane);
             stacks::begin(lane);
             if heaps::are_of_glibc() {
+                heads::begin();
                 counting::account()?.set_plain_heap();
             }
             shared::inherit(lane);

@@ -148,13 +148,14 @@ fn set_in(directory: *mut Directory, block: *mut u8, size: u64, module: usize) {
 }
 
 /// What is known of a block that is about to be given back; the map forgets it.
-#[inline(always)]
 pub fn take(block: *mut u8) -> Option<Known> {
-    let address = block as usize;
-    match take_from(DIRECTORY.load(Ordering::Relaxed), address, 0) {
-        Some(known) => Some(known),
-        None => take_inherited(address),
-    }
+    take_own(block).or_else(|| take_inherited(block as usize))
+}
+
+/// The same of a block that the process has made itself.
+#[inline(always)]
+pub fn take_own(block: *mut u8) -> Option<Known> {
+    take_from(DIRECTORY.load(Ordering::Relaxed), block as usize, 0)
 }
 
 #[inline(always)]

@@ -12,12 +12,13 @@ use core::ptr::copy_nonoverlapping;
 
 use crate::apart::{self, Row};
 use crate::closely::{count, give_old_back, is_usual};
-use crate::counting::{self, Lane, Old, ledger, usable_size};
+use crate::counting::{self, Lane, Old, ledger};
+use crate::heads::usable_size;
 use crate::next::{UsableSize, next};
 
 /// What is charged for a block: no less than was asked for, where its allocator can't be asked.
 pub fn held(block: *mut u8, bytes: u64, ask: UsableSize) -> u64 {
-    usable_size(block, ask).max(bytes)
+    usable_size(block, || ask).max(bytes)
 }
 
 /// No request beyond the whole limit can fit: nothing is made for it.

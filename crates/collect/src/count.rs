@@ -6,20 +6,20 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures, Stopped};
 use heaptape_proc::{read, system};
 use heaptape_tape::Writer;
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::budget::NO_LIMIT;
 use heaptape_wire::exempt::{EXEMPT_BYTES, EXEMPT_NAMES};
-use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
+use heaptape_wire::ledger::{Header, Ledger, OnLimit, Wanted};
 
 use crate::Error;
 use crate::arena::SharedArena;
 use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::exit::Exit;
-use crate::halt::Halting;
+use crate::halt::{Halting, Standing};
 use crate::inspect::Inspector;
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
@@ -99,6 +99,8 @@ pub trait CountWatch: Watch {
     fn refused(&mut self, refusal: &Refusal<'_>);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
+    /// The command has ended, and these processes of the job are still stopped.
+    fn still_stopped(&mut self, pids: &[u32]);
     /// What the processes of the job hold now, and all together: several times a second.
     fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
 }
@@ -175,6 +177,7 @@ pub(crate) struct Counted<'a> {
     /// The command's pid, where we have started it.
     command: Option<u32>,
     halting: Halting,
+    standing: Standing,
     started: Instant,
     /// When the caller was last told what is held.
     shown: Instant,
@@ -182,7 +185,13 @@ pub(crate) struct Counted<'a> {
 
 impl Observer for Counted<'_> {
     fn waiting(&mut self, pids: &[u32]) {
-        self.watch.waiting(pids);
+        let stopped = self.standing.still();
+        if stopped.is_empty() {
+            self.watch.waiting(pids);
+        } else {
+            // They don't end by themselves.
+            self.watch.still_stopped(&stopped);
+        }
     }
 
     fn after_round(&mut self, recorder: &mut Recorder) {
@@ -220,7 +229,7 @@ impl<'a> Counted<'a> {
         halting: Halting,
     ) -> Counted<'a> {
         let started = Instant::now();
-        Counted { watch, command, halting, started, shown: started }
+        Counted { watch, command, halting, standing: Standing::default(), started, shown: started }
     }
 
     fn show(&mut self, recorder: &Recorder) {
@@ -251,7 +260,8 @@ impl<'a> Counted<'a> {
         });
         let Some(mut counter) = recorder.counter.take() else { return Job::default() };
         counter.uncovered.extend(missed);
-        job(counter, counting, elapsed)
+        let stopped = self.standing.still().into_iter().map(stopped).collect();
+        Job { stopped, ..job(counter, counting, elapsed) }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -262,7 +272,8 @@ impl<'a> Counted<'a> {
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            return self.watch.stopped(&self.halting.stop(&seeds, &beat));
+            self.standing = self.halting.stop(&seeds, &beat);
+            return self.watch.stopped(&self.standing.pids());
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
@@ -309,9 +320,21 @@ fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
         numa_nodes: system::numa_nodes().unwrap_or(1),
         processes,
         uncovered: counter.uncovered,
+        unmet: unmet(header, counting),
+        stopped: Vec::new(),
         uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
         unaccounted: counter.unaccounted.most(),
     }
+}
+
+fn stopped(pid: u32) -> Stopped {
+    Stopped { pid, command: read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default() }
+}
+
+/// The names of exempt modules that no module had.
+fn unmet(header: &Header, counting: &Counting) -> Vec<String> {
+    let names = counting.exempt.iter().enumerate();
+    names.filter(|(place, _)| !header.exempt.is_met(*place)).map(|(_, name)| name.clone()).collect()
 }
 
 /// What all launchers of a job may hold together before that is told as memory beyond the limit.

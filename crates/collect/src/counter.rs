@@ -84,6 +84,8 @@ pub(crate) struct Counter {
     pub(crate) session: Option<Identity>,
     /// The counting is ending: processes that go on keep what they have.
     pub(crate) is_closing: bool,
+    /// Sheets that were taken at the last look.
+    sheets: usize,
 }
 
 impl Counter {
@@ -109,6 +111,7 @@ impl Counter {
             host,
             session: None,
             is_closing: false,
+            sheets: 0,
         }
     }
 
@@ -132,6 +135,14 @@ impl Counter {
     /// Looks whether a request was refused.
     pub(crate) fn look_for_refusals(&mut self, processes: &[Process]) {
         self.refusals.look(self.ledger, processes, false);
+    }
+
+    /// Whether it is certain by now that the job does not stay within its limit, or is not counted whole.
+    pub(crate) fn is_broken(&self) -> bool {
+        let header = self.ledger.header();
+        header.refusals.load(Ordering::Relaxed) > 0
+            || header.uncounted.load(Ordering::Relaxed) > 0
+            || !self.uncovered.is_empty()
     }
 
     /// A process can't be counted.
@@ -352,13 +363,14 @@ impl Counter {
 }
 
 impl Recorder {
-    /// Looks at what is counted, where a job is.
-    pub(crate) fn count(&mut self) {
-        let Some(counter) = &mut self.counter else { return };
+    /// Looks at what is counted, where a job is; whether threads have come, and more may wait for sheets.
+    pub(crate) fn count(&mut self) -> bool {
+        let Some(counter) = &mut self.counter else { return false };
         counter.look(&mut self.arena, &self.processes, &self.live);
         let taken = self.arena.sheets();
         let session = self.arena.arena().session();
         counter.sample(&self.processes, &self.live, taken, || session.beat());
+        std::mem::replace(&mut counter.sheets, taken) < taken
     }
 }
 

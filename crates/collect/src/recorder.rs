@@ -244,10 +244,12 @@ impl Recorder {
     }
 
     /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
-    /// chunks that are kept at hand, or until a process ends. The processes of a counted job fill hardly any.
+    /// chunks that are kept at hand, or until a process ends. The processes of a counted job fill hardly any,
+    /// and need nobody while they go on as they are.
     pub(crate) fn rest(&self, idle: u32) {
         let milliseconds = match self.counter {
-            Some(_) => 5,
+            Some(_) if idle < 20 => 5,
+            Some(_) => 20,
             None if idle < 200 => 2,
             None => 4,
         };
@@ -270,7 +272,7 @@ impl Recorder {
         let arrivals = self.arrivals();
         self.observe_intents();
         let seen = self.drain()?;
-        self.count();
+        let crowded = self.count();
         self.part_with_replaced()?;
         let question = self.arena.ledger().and_then(|ledger| ledger.header().question());
         let changed = self.admit(&arrivals)? | self.reap(root)?;
@@ -302,7 +304,7 @@ impl Recorder {
             self.flush()?;
             self.next_flush = now + FLUSH_EVERY;
         }
-        Ok(seen >= LITTLE || changed)
+        Ok(seen >= LITTLE || changed || crowded)
     }
 
     /// Tells those who ask for memory of the dead that they have been given what there is.

@@ -93,6 +93,15 @@ pub struct Missed {
     pub why: String,
 }
 
+/// A process that was stopped for a request beyond the limit, and still is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Its process id.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+}
+
 /// What is told of a counted job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
@@ -138,6 +147,10 @@ pub struct Job {
     pub processes: Vec<Process>,
     /// Processes that could not be counted.
     pub uncovered: Vec<Missed>,
+    /// Processes that were stopped, and still were when the counting ended.
+    pub stopped: Vec<Stopped>,
+    /// Names of exempt modules, as the programs were told them, that no module had which was seen to be loaded.
+    pub unmet: Vec<String>,
     /// Threads for which there was no room in the ledger.
     pub uncounted_threads: u64,
     /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where

@@ -15,7 +15,7 @@ mod totals;
 
 pub use bounds::Bounds;
 pub use heaptape_wire::ledger::OnLimit;
-pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Verdict};
+pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Stopped, Verdict};
 pub use process::{Ended, Module, Process};
 pub use sums::{Sums, Traffic};
 pub use totals::{ModuleTotal, Spread, Totals};

@@ -17,6 +17,7 @@ use heaptape_ledger::{Ended, Job, OnLimit, Spread, Totals};
 use crate::document::Part;
 use crate::text;
 
+pub use processes::how_to_go_on;
 pub use verdict::refusal;
 pub(crate) use verdict::{caller, module};
 
@@ -56,6 +57,8 @@ pub struct Figures<'a> {
     pub exit: Ended,
     /// The function that asked for what was refused first, where its name is known.
     pub function: Option<&'a str>,
+    /// Exempt modules, as they were named, that the job was never seen to load.
+    pub unmatched: &'a [String],
     /// Whether long tables are printed whole.
     pub verbose: bool,
 }
@@ -75,10 +78,26 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(held::parts(figures));
     parts.extend(processes::parts(figures));
     parts.extend(heap::parts(figures));
+    parts.extend(unmatched(figures));
     parts.extend(processes::uncovered(figures));
+    parts.extend(processes::stopped(figures));
     parts.push(Part::Text(format!(
         "Next: heaptape record -o job.tape -- {} · heaptape report job.tape",
         text::command(&figures.job.command)
     )));
     parts
+}
+
+/// A name that was exempt for nothing may be a wrong one.
+fn unmatched(figures: &Figures<'_>) -> Option<Part> {
+    let names = figures.unmatched;
+    let (what, them) = match names {
+        [] => return None,
+        [_] => ("no library of this name", "it"),
+        _ => ("no libraries of these names", "them"),
+    };
+    let names = names.join(", ");
+    Some(Part::Text(format!(
+        "--exempt {names}: {what} was seen to be loaded, and nothing was exempt for {them}."
+    )))
 }

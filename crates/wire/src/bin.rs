@@ -12,14 +12,14 @@ const STEPS: u64 = 8;
 /// The bin of a size in bytes: a number below [`BINS`].
 #[inline(always)]
 pub const fn bin_of(bytes: u64) -> usize {
-    if bytes <= 1 << FIRST_POWER {
-        return 0;
-    }
-    // The upper edge belongs to the bin, so everything is reckoned one below.
-    let below = bytes - 1;
-    let power = below.ilog2();
-    let step = (below >> (power - 3)) & (STEPS - 1);
-    1 + ((power - FIRST_POWER) as usize) * STEPS as usize + step as usize
+    // The upper edge belongs to the bin, so everything is reckoned one below. What is smaller than the first edge
+    // counts as that, which spares a branch that no processor could foresee.
+    let least = 1 << FIRST_POWER;
+    let below = (if bytes > least { bytes } else { least }) - 1;
+    let power = below.ilog2() as usize;
+    // The highest bits are `STEPS` and the step.
+    let leading = below >> (power - STEPS.ilog2() as usize);
+    power * STEPS as usize + leading as usize + 1 - (FIRST_POWER as usize + 1) * STEPS as usize
 }
 
 /// The upper edge of a bin in bytes; of the last one, and of numbers that no bin has, 2^64 − 1.

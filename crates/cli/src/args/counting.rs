@@ -42,6 +42,16 @@ pub(crate) struct Stat {
     pub(crate) counting: Counting,
 }
 
+/// Let the program that has started this command have the limit that HEAPTAPE_LIMIT names; the capture library asks for it
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct Summoned {
+    /// The descriptor to write the session to
+    pub(crate) pipe: u32,
+    /// The version of what the library knows
+    pub(crate) version: u32,
+}
+
 /// What is counted, and where the report goes.
 #[derive(Debug, Args)]
 pub(crate) struct Counting {
@@ -63,11 +73,11 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted
+    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
-    #[arg(long, conflicts_with = "strict")]
+    #[arg(long)]
     pub(crate) join: bool,
     /// End the counting when the command ends, though children may still run
     #[arg(long)]

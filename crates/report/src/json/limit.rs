@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use heaptape_ledger::{
     Basis, Charged, Ended, FirstRefusal, Job, Missed, ModuleTotal, OnLimit, Process, Spread,
-    Totals, Verdict,
+    Stopped, Totals, Verdict,
 };
 use serde::Serialize;
 
 use super::document;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
-use crate::limit::{self, Figures, Settings};
+use crate::limit::{self, Figures};
 
 #[derive(Serialize)]
 struct LimitDocument<'a> {
@@ -45,6 +45,7 @@ struct LimitDocument<'a> {
     modules: Option<Vec<ModulePart<'a>>>,
     uncovered: Vec<MissedPart<'a>>,
     uncounted_threads: u64,
+    stopped: Vec<StoppedPart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -66,12 +67,14 @@ struct SettingsPart<'a> {
     details: bool,
     exclude_mpi_runtime: bool,
     exempt: &'a [String],
+    exempt_unmatched: &'a [String],
     count_launcher: bool,
     strict: bool,
 }
 
 impl<'a> SettingsPart<'a> {
-    fn of(settings: &'a Settings, job: &Job) -> SettingsPart<'a> {
+    fn of(figures: &Figures<'a>) -> SettingsPart<'a> {
+        let (settings, job) = (figures.settings, figures.job);
         SettingsPart {
             on_limit: match settings.on_limit {
                 OnLimit::Fail => "fail",
@@ -82,6 +85,7 @@ impl<'a> SettingsPart<'a> {
             details: job.details,
             exclude_mpi_runtime: settings.exclude_mpi_runtime,
             exempt: &settings.exempt,
+            exempt_unmatched: figures.unmatched,
             count_launcher: settings.count_launcher,
             strict: settings.strict,
         }
@@ -283,6 +287,18 @@ impl<'a> MissedPart<'a> {
     }
 }
 
+#[derive(Serialize)]
+struct StoppedPart<'a> {
+    pid: u32,
+    command: &'a [String],
+}
+
+impl<'a> StoppedPart<'a> {
+    fn of(stopped: &'a Stopped) -> StoppedPart<'a> {
+        StoppedPart { pid: stopped.pid, command: &stopped.command }
+    }
+}
+
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Within => "within",
@@ -333,7 +349,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
                 Basis::Requested => "requested",
                 Basis::Usable => "usable",
             },
-            settings: SettingsPart::of(figures.settings, job),
+            settings: SettingsPart::of(figures),
             refused: job.refused,
             first_refusal: job.first.as_ref().map(|first| RefusalPart::of(first, figures)),
             peak: peaks(job),
@@ -358,6 +374,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             modules: counted.map(|totals| totals.modules.iter().map(ModulePart::of).collect()),
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
+            stopped: job.stopped.iter().map(StoppedPart::of).collect(),
         },
     )
 }

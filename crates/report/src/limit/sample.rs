@@ -159,6 +159,7 @@ pub(crate) fn with_figures<T>(
         settings: &settings(),
         exit: Ended { code: Some(0), signal: None },
         function: Some("main"),
+        unmatched: &settings().exempt,
         verbose,
     })
 }

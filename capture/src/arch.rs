@@ -45,6 +45,8 @@ pub const SYS_PIPE2: usize = 293;
 pub const SYS_MEMBARRIER: usize = 324;
 pub const SYS_FORK: usize = 57;
 pub const SYS_CLONE3: usize = 435;
+pub const SYS_TGKILL: usize = 234;
+pub const SYS_PROCESS_VM_READV: usize = 310;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.
 ///
@@ -117,13 +119,16 @@ pub fn thread_pointer() -> usize {
     address
 }
 
+/// Where in a thread's descriptor libc notes the kernel's number of it, see [`noted_thread`].
+pub const NOTED_AT: usize = 0x2d0;
+
 /// The kernel's number of the thread, as libc has noted it for itself; what is read is right only in
 /// versions of glibc that keep it there.
 pub fn noted_thread() -> u32 {
     let number: u32;
     // SAFETY: reads a word of the thread's own descriptor, which is longer than that.
     unsafe {
-        asm!("mov {0:e}, dword ptr fs:[0x2d0]", out(reg) number, options(nostack, readonly, preserves_flags));
+        asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) number, const NOTED_AT, options(nostack, readonly, preserves_flags));
     }
     number
 }
@@ -251,6 +256,12 @@ thread_local_word!(
     /// How the thread stands with an allocator that it asks for sizes: see [`crate::asking`].
     asking_word,
     set_asking_word
+);
+thread_local_word!(
+    "heaptape_loading",
+    /// 1 while the thread may be in `dlopen`: see [`crate::loading`].
+    loading_word,
+    set_loading_word
 );
 
 /// Defines an exported function that hands its arguments and its caller's address on to `$entry`,

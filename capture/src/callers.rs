@@ -68,6 +68,11 @@ pub fn can_find() -> bool {
     FIND_OBJECT.address() != 0
 }
 
+/// Whether the module is the loader.
+pub fn is_loader(found: &Found) -> bool {
+    found.has_name(b"ld-linux")
+}
+
 /// A module that an address was found in.
 pub struct Found {
     /// Where it begins …

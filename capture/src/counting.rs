@@ -30,6 +30,8 @@ const DETAILED: u32 = 2;
 const CLOSELY: u32 = 4;
 /// Beside one of these: blocks are charged by their usable sizes.
 const BY_USABLE: u32 = 8;
+/// Beside one of these: a thread may be loading a library.
+const LOADING: u32 = 16;
 
 static LEDGER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -76,6 +78,14 @@ pub fn is_by_usable() -> bool {
 /// From here on each call is looked at: the MPI runtime starts, or something was refused.
 pub fn look_closely() {
     LEVEL.fetch_or(CLOSELY, Ordering::Relaxed);
+}
+
+/// From here on each call is looked at, or no longer for this: threads are loading libraries.
+pub fn look_at_loading(is_on: bool) {
+    match is_on {
+        true => LEVEL.fetch_or(LOADING, Ordering::Relaxed),
+        false => LEVEL.fetch_and(!LOADING, Ordering::Relaxed),
+    };
 }
 
 /// The process's account; `None` while it has none.

@@ -11,8 +11,9 @@
 //! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
 //! all that depends on the processor.
 //!
-//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. Where the
-//! environment alone asks for a limit, [`summon`] calls heaptape, before the program begins.
+//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. (In a counted job a
+//! process takes a [`knell`] at its first call.) Where the environment alone asks for a limit, [`summon`] calls heaptape,
+//! before the program begins.
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]
 
@@ -38,9 +39,11 @@ mod forks;
 mod heads;
 mod heaps;
 mod hooks;
+mod knell;
 mod leaving;
 mod lifecycle;
 mod limits;
+mod loading;
 mod locking;
 mod mapped;
 mod mappings;
@@ -69,6 +72,7 @@ mod supply;
 mod text;
 mod thread;
 mod usable;
+mod whole;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

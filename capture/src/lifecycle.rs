@@ -103,6 +103,11 @@ pub fn own_thread(is_first: bool) -> u32 {
     if asked == 0 { UNKNOWN_TID } else { asked }
 }
 
+/// Whether libc notes the numbers of threads where we look for them, and the kernel may be asked about them.
+pub fn is_thread_noted() -> bool {
+    !is_sandboxed() && STATE.notes_threads.load(Ordering::Relaxed) != 0
+}
+
 /// Whether the program has asked for a sandbox.
 pub fn is_sandboxed() -> bool {
     STATE.sandboxed.load(Ordering::Relaxed) != 0

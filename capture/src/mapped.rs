@@ -8,11 +8,12 @@
 use core::ffi::c_int;
 
 use heaptape_wire::ledger::Kind;
+use heaptape_wire::purse::{self, Purse};
 
 use crate::counting::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
-use crate::{charges, heaps, starting};
+use crate::{charges, heaps, mappings, starting};
 
 const PROT_WRITE: c_int = 2;
 const MAP_TYPE: c_int = 0xf;
@@ -131,6 +132,22 @@ impl Leaving {
     }
 }
 
+/// A call for which so much is charged and that may never come back: a signal handler may leave it by a jump.
+/// Then others give back what was charged.
+struct Away(Option<(&'static Purse, purse::Away)>);
+
+impl Away {
+    fn begin(lane: Lane, kind: Kind, bytes: u64) -> Away {
+        let purse = lane.purse.filter(|_| bytes > 0 && kind == Kind::Mappings);
+        Away(purse.map(|purse| (purse, purse.send_away(bytes))))
+    }
+
+    /// It has come back; whether it is still charged.
+    fn end(self) -> bool {
+        self.0.is_none_or(|(purse, away)| purse.come_back(away))
+    }
+}
+
 /// The bytes that a call maps or unmaps, rounded as the kernel does for these flags.
 fn rounded(length: usize, flags: c_int) -> usize {
     const SIZE_SHIFT: c_int = 26;
@@ -192,18 +209,27 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         Sort::Open | Sort::Other => 0,
     };
     let leaving = is_fixed.then(|| Leaving::of(&place));
+    let away = Away::begin(lane, sort.kind(), paid);
     let result = make();
     if result == FAILED {
         if is_fixed {
             pages::stay(&place);
         }
-        charges::give_back(lane, sort.kind(), paid);
+        charges::give_back(lane, sort.kind(), if away.end() { paid } else { 0 });
         visit.end(lane, &(0..0));
         return result;
     }
     let Some(place) = pages::pages(result, length) else { return result };
     let leaving = leaving.unwrap_or_else(|| Leaving::of(&place));
     pages::gone(&place);
+    let whole = bytes(place.len());
+    // Right before the pages themselves are charged: a jump between the two is not noticed.
+    if !away.end() && !charges::charge_call(lane, sort.kind(), paid, whole, caller) {
+        mappings::unmap_again(result, length);
+        leaving.gone(lane);
+        visit.end(lane, &(0..0));
+        return FAILED;
+    }
     let made = bytes(sort.set(&place));
     leaving.replace(lane, sort.kind(), paid, made);
     visit.end(lane, &place);

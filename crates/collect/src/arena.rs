@@ -222,6 +222,9 @@ impl SharedArena {
     /// Offers a slot again, under its next generation.
     pub(crate) fn offer_again(&self, slot: u16, generation: u32) {
         if let Some(ledger) = self.ledger() {
+            // In this order: who finds no knell that rings looks whether an end was noted meanwhile.
+            ledger.header().note_end();
+            ledger.knell(slot as usize).clear();
             ledger.account(slot as usize).open(generation + 1);
         }
         self.arena.slot(slot as usize).offer(generation + 1);

@@ -28,10 +28,21 @@ impl Budget {
         now >= self.ended + every.max(self.cost.saturating_mul(share - 1))
     }
 
+    /// From here on it is due so often, if that is oftener, as far as its share allows.
+    pub(crate) fn hurry(&mut self, every: Duration) {
+        self.every = self.every.min(every);
+    }
+
     /// Work that took `cost` has just ended.
     pub(crate) fn spent(&mut self, cost: Duration, now: Instant) {
         (self.ended, self.cost) = (now, cost);
     }
+}
+
+/// What this thread has had of the processor so far: the cost of work, but for what others had meanwhile.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,20 +4,22 @@
 //! no events; what else they tell goes the same way as in a recording, to a tape that nobody keeps.
 
 use std::fs::File;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Process as Figures, Stopped};
-use heaptape_proc::{read, system};
+use heaptape_ledger::{Basis, FirstRefusal, Job, Missed, Over, Stopped};
+use heaptape_proc::read;
 use heaptape_tape::Writer;
-use heaptape_wire::atomic::Ordering;
 use heaptape_wire::budget::NO_LIMIT;
 use heaptape_wire::exempt::{EXEMPT_BYTES, EXEMPT_NAMES};
-use heaptape_wire::ledger::{Header, Ledger, OnLimit, Wanted};
+use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
 
 use crate::Error;
 use crate::arena::SharedArena;
+use crate::cgroup::Group;
 use crate::clock::Clock;
 use crate::counter::Counter;
+use crate::enclosure::{Enclosure, Seen};
 use crate::exit::Exit;
 use crate::halt::{Halting, Standing};
 use crate::inspect::Inspector;
@@ -29,12 +31,15 @@ use crate::recorder::{Observer, Recorder};
 use crate::segments::Segments;
 use crate::signals::Signals;
 use crate::sink::Sink;
+use crate::together::job;
 
 /// Bytes that a thread draws ahead from the budget.
 pub(crate) const BATCH: u64 = 64 << 10;
 
 /// How often the caller is told what is held.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// How often processes are sampled of which more is resident than the limit.
+const SUSPECTED_EVERY: Duration = Duration::from_millis(20);
 /// Rounds between two looks for orphans that have ended.
 const REAP_EVERY: u64 = 256;
 
@@ -61,6 +66,16 @@ pub struct Counting {
     pub exempt: Vec<String>,
     /// Ends with the command, also while other processes of the job still run.
     pub no_wait: bool,
+    /// The job has a control group of its own behind the limit, where one can be made. (With a limit on what is
+    /// resident it has one always.)
+    pub strict: bool,
+}
+
+impl Counting {
+    /// What requests are held against.
+    pub(crate) fn budget(&self) -> u64 {
+        self.limit.filter(|_| self.basis != Basis::Resident).unwrap_or(NO_LIMIT)
+    }
 }
 
 /// A refusal, as it is told while the job goes on.
@@ -97,6 +112,8 @@ pub struct Holding<'a> {
 pub trait CountWatch: Watch {
     /// A request was refused, for the first time.
     fn refused(&mut self, refusal: &Refusal<'_>);
+    /// More was resident than may be: the job is being killed, or stopped.
+    fn over(&mut self, over: &Over);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
     /// The command has ended, and these processes of the job are still stopped.
@@ -115,16 +132,44 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let limits = Limits::lift();
     let signals = Signals::catch()?;
     let mut recorder = open(counting)?;
-    let halting = Halting::begin(counting.on_limit == OnLimit::Kill);
-    let mut child = record::start(&mut recorder, &counting.launch, limits)?;
+    let mut enclosure = Enclosure::begin(counting);
+    let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
+    let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
+    let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
+    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
+    enclosure.iter_mut().for_each(|enclosure| enclosure.watch(session, &halting));
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
     let mut counted = Counted::new(watch, Some(child.id()), halting);
+    counted.enclosure = enclosure;
+    counted.on_limit = counting.on_limit;
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
+    if !counting.no_wait {
+        counted.wait_for_the_rest(&mut recorder, &signals);
+    }
     let job = counted.finish(recorder, counting);
     // It may go on, where nobody waits for it or the counting had to end.
     Ok((job, record::wait(&mut child, &signals)))
+}
+
+/// Starts the command, in the group of its job where it is let in.
+fn start(
+    recorder: &mut Recorder,
+    counting: &Counting,
+    limits: Limits,
+    enclosure: Option<&mut Enclosure>,
+) -> Result<Child, Error> {
+    let Some(enclosure) = enclosure else {
+        return record::start(recorder, &counting.launch, limits, None);
+    };
+    match record::start(recorder, &counting.launch, limits, enclosure.entrance()) {
+        Err(Error::Outside) => {
+            enclosure.give_up();
+            record::start(recorder, &counting.launch, limits, None)
+        }
+        started => started,
+    }
 }
 
 /// A session that counts as soon as somebody registers with it.
@@ -168,7 +213,7 @@ fn prepare(ledger: Ledger, counting: &Counting) {
     });
     ledger.header().exempt.set(counting.exempt.iter().map(|name| name.as_bytes()));
     let batch = if counting.exact { 0 } else { BATCH };
-    ledger.budget().open(counting.limit.unwrap_or(NO_LIMIT), batch);
+    ledger.budget().open(counting.budget(), batch);
 }
 
 /// What is done between two rounds.
@@ -181,6 +226,9 @@ pub(crate) struct Counted<'a> {
     started: Instant,
     /// When the caller was last told what is held.
     shown: Instant,
+    /// What the kernel holds the job to.
+    enclosure: Option<Enclosure>,
+    on_limit: OnLimit,
 }
 
 impl Observer for Counted<'_> {
@@ -203,6 +251,7 @@ impl Observer for Counted<'_> {
         if self.shown.elapsed() >= SHOWN_EVERY {
             self.show(recorder);
         }
+        self.look_around(recorder, false);
         let limit = recorder.arena.ledger().map_or(0, |ledger| ledger.budget().limit());
         let Some(counter) = &mut recorder.counter else { return };
         let Some(first) = counter.refusals.news() else { return };
@@ -229,7 +278,51 @@ impl<'a> Counted<'a> {
         halting: Halting,
     ) -> Counted<'a> {
         let started = Instant::now();
-        Counted { watch, command, halting, standing: Standing::default(), started, shown: started }
+        let on_limit = OnLimit::Fail;
+        Counted {
+            watch,
+            command,
+            halting,
+            standing: Standing::default(),
+            started,
+            shown: started,
+            enclosure: None,
+            on_limit,
+        }
+    }
+
+    /// Looks at what is resident, and ends the job where that has to be.
+    fn look_around(&mut self, recorder: &mut Recorder, is_last: bool) {
+        let Some(enclosure) = &mut self.enclosure else { return };
+        let mut pids = recorder.live_pids();
+        pids.extend(self.command.filter(|_| recorder.root.is_none()));
+        let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());
+        let seen = Seen { pids, root: recorder.root, unaccounted };
+        let over = enclosure.look(seen, is_last);
+        if let Some(counter) = recorder.counter.as_mut().filter(|_| enclosure.is_suspect()) {
+            counter.usage.hurry(SUSPECTED_EVERY);
+        }
+        let Some(over) = over else { return };
+        self.watch.over(&over);
+        let is_stopped = self.on_limit == OnLimit::Stop && !over.judge.is_kernel();
+        self.halt(recorder, if is_stopped { OnLimit::Stop } else { OnLimit::Kill });
+    }
+
+    /// Waits for processes that nobody counts and the group holds.
+    fn wait_for_the_rest(&mut self, recorder: &mut Recorder, signals: &Signals) {
+        let is_left = |counted: &Self| counted.enclosure.as_ref().is_some_and(|e| !e.is_empty());
+        let mut is_told = false;
+        while recorder.ended.is_none() && is_left(self) && !signals.ask_for_the_end() {
+            if !std::mem::replace(&mut is_told, true) {
+                let group = self.enclosure.as_ref().and_then(Enclosure::group);
+                self.watch.waiting(&group.map(Group::pids).unwrap_or_default());
+            }
+            if recorder.go_on(recorder.root).is_none() {
+                return;
+            }
+            self.after_round(recorder);
+            recorder.rest(0);
+        }
     }
 
     fn show(&mut self, recorder: &Recorder) {
@@ -250,6 +343,7 @@ impl<'a> Counted<'a> {
             counter.refusals.look(counter.ledger, &recorder.processes, true);
         }
         self.after_round(&mut recorder);
+        self.look_around(&mut recorder, true);
         recorder.conclude();
         self.halting.reap(&Vec::from_iter(self.command));
         let elapsed = self.started.elapsed().as_secs_f64();
@@ -260,8 +354,16 @@ impl<'a> Counted<'a> {
         });
         let Some(mut counter) = recorder.counter.take() else { return Job::default() };
         counter.uncovered.extend(missed);
+        let kernel = self.enclosure.take().map(Enclosure::finish);
+        if kernel.as_ref().is_some_and(|kernel| kernel.is_left) {
+            let why = "a process of the job was outside of its control group".to_owned();
+            counter.uncovered.push(Missed { pid: 0, command: Vec::new(), why });
+        }
+        let job = job(counter, counting, elapsed);
+        // What was looked at more often may have shown more.
+        let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
         let stopped = self.standing.still().into_iter().map(stopped).collect();
-        Job { stopped, ..job(counter, counting, elapsed) }
+        Job { kernel, stopped, resident: job.resident.max(most), ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -269,10 +371,13 @@ impl<'a> Counted<'a> {
         seeds.extend(recorder.intents.named());
         seeds.extend(self.command);
         seeds.extend(recorder.joined.keys());
+        let group = self.enclosure.as_ref().and_then(Enclosure::group);
+        seeds.extend(group.map(Group::pids).unwrap_or_default());
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            self.standing = self.halting.stop(&seeds, &beat);
+            let stop = || self.halting.stop(&seeds, &beat);
+            self.standing = group.map_or_else(stop, |group| group.frozen(stop));
             return self.watch.stopped(&self.standing.pids());
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
@@ -280,124 +385,12 @@ impl<'a> Counted<'a> {
         self.halting.kill(&seeds, &beat, |pid| {
             segments.iter_mut().for_each(|segments| segments.note(pid));
         });
+        // Those that nobody's child led to.
+        group.map(|group| group.kill(&beat));
         segments.into_iter().for_each(Segments::remove);
-    }
-}
-
-/// All figures together.
-fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
-    let header = counter.ledger.header();
-    let processes = counter.take_processes();
-    if counting.limit.is_some() {
-        counter.uncovered.extend(greedy_launchers(&processes));
-    }
-    let times = counter.usage.times();
-    let threads = counter.tasks.most();
-    let bounds = Together::of(&counter, &processes);
-    Job {
-        command: texts(&counting.launch.command),
-        limit: counting.limit,
-        basis: counting.basis,
-        exact: counting.exact,
-        details: counting.details,
-        refused: header.refusals.load(Ordering::Relaxed),
-        first: counter.refusals.first().cloned(),
-        killed: counter.refusals.is_halting(),
-        is_tampered: counter.ledger.budget().limit() != counting.limit.unwrap_or(NO_LIMIT)
-            || counting.limit.is_some_and(|limit| bounds.charged.lower > limit),
-        peak: bounds.charged,
-        charged: counter.rows_at(bounds.charged.lower),
-        requested: bounds.requested,
-        usable: counting.details.then_some(bounds.usable),
-        resident: counter.usage.resident(),
-        elapsed,
-        processor: times.processor,
-        faults: times.faults,
-        threads: [
-            threads,
-            processes.iter().map(|process| process.threads).sum::<u64>().max(threads),
-        ],
-        numa_nodes: system::numa_nodes().unwrap_or(1),
-        processes,
-        uncovered: counter.uncovered,
-        unmet: unmet(header, counting),
-        stopped: Vec::new(),
-        uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
-        unaccounted: counter.unaccounted.most(),
     }
 }
 
 fn stopped(pid: u32) -> Stopped {
     Stopped { pid, command: read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default() }
-}
-
-/// The names of exempt modules that no module had.
-fn unmet(header: &Header, counting: &Counting) -> Vec<String> {
-    let names = counting.exempt.iter().enumerate();
-    names.filter(|(place, _)| !header.exempt.is_met(*place)).map(|(_, name)| name.clone()).collect()
-}
-
-/// What all launchers of a job may hold together before that is told as memory beyond the limit.
-const LAUNCHERS_MOST: u64 = 128 << 20;
-
-/// Launchers that hold more than launching takes. They are known by their names, which anybody can have.
-fn greedy_launchers(processes: &[Figures]) -> Vec<Missed> {
-    let launchers = || processes.iter().filter(|process| process.launcher);
-    let held = launchers().fold(0u64, |sum, process| sum.saturating_add(process.peak.lower));
-    if held <= LAUNCHERS_MOST {
-        return Vec::new();
-    }
-    let most = launchers().max_by_key(|process| process.peak.lower);
-    let missed = |process: &Figures| Missed {
-        pid: process.pid.unwrap_or(0),
-        command: process.command.clone(),
-        why: format!(
-            "a launcher by its name, it was held against no limit, and has held {} bytes (--count-launcher charges it)",
-            process.peak.lower
-        ),
-    };
-    most.map(missed).into_iter().collect()
-}
-
-/// The peaks of the sums over all processes that are held against the limit.
-struct Together {
-    charged: Bounds,
-    requested: Bounds,
-    usable: Bounds,
-}
-
-impl Together {
-    fn of(counter: &Counter, processes: &[Figures]) -> Together {
-        let counted = || processes.iter().filter(|process| !process.launcher);
-        let join = |of: &dyn Fn(&Figures) -> Bounds| {
-            let mut sum = Bounds::default();
-            counted().map(of).for_each(|bounds| sum.join_peak(bounds));
-            sum
-        };
-        let most = counter.most;
-        let seen = |bounds: Bounds, seen: u64, most: u64| {
-            let lower = bounds.lower.max(seen);
-            Bounds { lower, upper: bounds.upper.min(most).max(lower) }
-        };
-        let drawn = counter.ledger.budget().peak();
-        // What is held against no limit was not drawn.
-        let most_blocks = if counter.is_all_held() { drawn } else { u64::MAX };
-        // What stays charged for those who are gone is no more than they held themselves.
-        let charged = join(&|process| process.peak);
-        let most_usable = if counter.basis == Basis::Usable { most_blocks } else { u64::MAX };
-        let requested = join(&|process| process.requested);
-        let usable = join(&|process| process.usable.unwrap_or_default());
-        let charged = seen(charged, most.charged.max(counter.sure()), drawn);
-        // All that was charged and not beside blocks was blocks.
-        let blocks = match counter.basis {
-            Basis::Requested => charged.lower.saturating_sub(counter.beside_peaks),
-            Basis::Usable => 0,
-        };
-        Together {
-            charged,
-            // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), most_blocks),
-            usable: seen(usable, most.usable, most_usable),
-        }
-    }
 }

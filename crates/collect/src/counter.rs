@@ -4,9 +4,11 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod finding;
 mod sampling;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
 use heaptape_tape::Uncovered;
@@ -26,6 +28,9 @@ use crate::tasks::Tasks;
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
+
+/// A call that maps memory and has not come back for so long never will.
+const AWAY: Duration = Duration::from_millis(100);
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -77,6 +82,8 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Since when purses have had bytes away, by sheet.
+    away: HashMap<usize, Instant>,
     /// Processes that have become other programs, and did not say so.
     pub(crate) replaced: Vec<usize>,
     host: String,
@@ -107,6 +114,7 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            away: HashMap::new(),
             replaced: Vec::new(),
             host,
             session: None,
@@ -162,6 +170,7 @@ impl Counter {
         self.look_at(taken, processes, live);
         self.settle(processes, taken);
         self.treasury.mend(taken);
+        self.find_away(taken, AWAY);
         self.look_for_refusals(processes);
     }
 
@@ -221,7 +230,7 @@ impl Counter {
             (self.most.charged, self.charged) = (total, charged);
         }
         // Of usable bytes that are left it is not known how many were asked for.
-        let left = if self.basis == Basis::Requested { left } else { 0 };
+        let left = if self.basis == Basis::Usable { 0 } else { left };
         let requested = sum(&|held| held.requested).saturating_add(left);
         self.most.requested = self.most.requested.max(requested);
         self.most.usable = self.most.usable.max(sum(&|held| held.usable));
@@ -285,7 +294,11 @@ impl Counter {
         let bytes = if is_exempt { 0 } else { bytes };
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
+        let slot = u32::from(process.slot);
+        (0..taken).for_each(|sheet| self.ledger.sheet(sheet).let_go(slot));
         self.settle(processes, taken);
+        // Before the end is noted: all that it leaves is free then.
+        self.treasury.mend(taken);
     }
 
     fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {
@@ -382,7 +395,7 @@ fn unused(sheets: u64, is_exact: bool) -> u64 {
 /// What is charged for blocks, but for those that stand in another row, or in none.
 fn heap(held: &Held, basis: Basis) -> u64 {
     let blocks = match basis {
-        Basis::Requested => held.requested,
+        Basis::Requested | Basis::Resident => held.requested,
         Basis::Usable => held.usable,
     };
     blocks.saturating_sub(held.apart)

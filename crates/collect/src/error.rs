@@ -70,6 +70,9 @@ pub enum Error {
     /// There is no recording to join, as a whole sentence.
     #[error("{0}")]
     Joined(String),
+    /// The command could not enter the control group of its job.
+    #[error("the command could not enter the control group of its job; nothing was started")]
+    Outside,
     /// No memory that can be shared with the program.
     #[error("{}; nothing was started", few(source).unwrap_or_else(|| format!(
         "cannot set up shared memory ({what}): {source}{}", limit(source)

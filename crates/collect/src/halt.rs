@@ -20,6 +20,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// What is needed to reach all of a job.
+#[derive(Clone, Debug)]
 pub(crate) struct Halting {
     /// Children of ours from before the job, which are no part of it.
     strangers: HashSet<u32>,
@@ -75,6 +76,11 @@ impl Halting {
                 return;
             }
         }
+    }
+
+    /// All of a job of which these are known.
+    pub(crate) fn all(&self, seeds: Vec<u32>) -> Vec<u32> {
+        kin(seeds, &self.strangers)
     }
 
     /// Takes the ends of orphans that came to us, but for the `spared` ones, whose end is still asked for
@@ -144,17 +150,10 @@ impl<'a> Family<'a> {
 
     /// Looks for those that are not known; whether there were any.
     fn grow(&mut self) -> bool {
-        let own = std::process::id();
-        let mut queue = self.seeds.clone();
-        queue.extend(self.known.keys().map(|&(pid, _)| pid));
-        queue.extend(read::children(own).unwrap_or_default());
-        let (mut seen, mut any) = (self.strangers.clone(), false);
-        seen.insert(own);
-        while let Some(pid) = queue.pop() {
-            if !seen.insert(pid) {
-                continue;
-            }
-            queue.extend(read::children(pid).unwrap_or_default());
+        let mut seeds = self.seeds.clone();
+        seeds.extend(self.known.keys().map(|&(pid, _)| pid));
+        let mut any = false;
+        for pid in kin(seeds, self.strangers) {
             any |= self.learn(pid);
         }
         any
@@ -194,6 +193,21 @@ impl<'a> Family<'a> {
             name(pid).is_none_or(|(_, started)| started != since) || exit::has_ended(pid)
         })
     }
+}
+
+/// These processes, our children but for the strangers, and the children of all.
+fn kin(mut seeds: Vec<u32>, strangers: &HashSet<u32>) -> Vec<u32> {
+    let own = std::process::id();
+    seeds.extend(read::children(own).unwrap_or_default());
+    let (mut seen, mut all) = (strangers.clone(), Vec::new());
+    seen.insert(own);
+    while let Some(pid) = seeds.pop() {
+        if seen.insert(pid) {
+            seeds.extend(read::children(pid).unwrap_or_default());
+            all.push(pid);
+        }
+    }
+    all
 }
 
 fn name(pid: u32) -> Option<Name> {

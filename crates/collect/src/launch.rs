@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -58,9 +59,15 @@ impl Launch {
         obstacle::shown(&self.file()?)
     }
 
-    /// Starts the command.
-    pub(crate) fn spawn(&self, session: &Path, limits: Limits) -> Result<Child, Error> {
+    /// Starts the command. `entrance`: of the control group that it enters before it begins.
+    pub(crate) fn spawn(
+        &self,
+        session: &Path,
+        limits: Limits,
+        entrance: Option<RawFd>,
+    ) -> Result<Child, Error> {
         let last = move || {
+            entrance.map_or(Ok(()), enter)?;
             limits.restore()?;
             Signals::hand_over();
             Ok(())
@@ -143,6 +150,9 @@ impl Launch {
     }
 
     fn refused(&self, error: io::Error) -> Error {
+        if error.raw_os_error() == Some(NOT_LET_IN) {
+            return Error::Outside;
+        }
         // That is what we need for starting it, and says nothing of the command.
         if let Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ENOMEM) =
             error.raw_os_error()
@@ -160,6 +170,18 @@ impl Launch {
             _ => error.to_string(),
         };
         Error::NotExecutable { command: self.name(), why }
+    }
+}
+
+/// Stands for the refusal of a control group: no exec fails so.
+const NOT_LET_IN: i32 = libc::ECANCELED;
+
+/// Enters the control group with this entrance.
+fn enter(entrance: RawFd) -> io::Result<()> {
+    // SAFETY: writes one byte of a constant.
+    match unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) } {
+        1 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(NOT_LET_IN)),
     }
 }
 

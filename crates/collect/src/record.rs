@@ -1,5 +1,6 @@
 //! What to record, and what came of it: the entry to this crate.
 
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -85,7 +86,7 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     let mut output = recording.output.open()?;
     let begin = |signals| {
         let mut recorder = open(recording, &output)?;
-        let child = start(&mut recorder, &recording.launch, limits)?;
+        let child = start(&mut recorder, &recording.launch, limits, None)?;
         Ok((signals, child, recorder))
     };
     let (signals, mut child, mut recorder) = match Signals::catch().and_then(begin) {
@@ -144,13 +145,14 @@ pub(crate) fn wait(child: &mut Child, signals: &Signals) -> Exit {
     }
 }
 
-/// Starts the command.
+/// Starts the command; `entrance` is that of its control group.
 pub(crate) fn start(
     recorder: &mut Recorder,
     launch: &Launch,
     limits: Limits,
+    entrance: Option<RawFd>,
 ) -> Result<Child, Error> {
-    let child = launch.spawn(recorder.arena.session_path(), limits)?;
+    let child = launch.spawn(recorder.arena.session_path(), limits, entrance)?;
     let who = recorder.namespaces.here(child.id());
     recorder.intents.expect(who, child.id(), texts(&launch.command));
     Ok(child)

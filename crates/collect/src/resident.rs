@@ -58,6 +58,20 @@ pub(crate) fn look(pid: u32, known: &Known) -> Option<Resident> {
     Some(regions.into_iter().fold(nothing, |sum, region| sum.with(region, known, touched)))
 }
 
+/// What this tool has mapped in a process itself: its notes there, and its own file, each page divided by the number
+/// of processes that map it. `None` where the kernel would not say.
+pub(crate) fn ours(pid: u32, session: Option<Identity>) -> Option<(u64, u64)> {
+    let mut sum = (0u64, 0u64);
+    for region in read::smaps(pid).ok()? {
+        if Some(identity(&region.mapping)) == session {
+            sum.1 = sum.1.saturating_add(region.pss);
+        } else if !region.mapping.perms.shared && region.mapping.inode == 0 && is_ours(&region) {
+            sum.0 = sum.0.saturating_add(region.pss);
+        }
+    }
+    Some(sum)
+}
+
 impl Resident {
     fn with(
         mut self,

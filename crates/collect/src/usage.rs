@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use heaptape_proc::{Stat, read};
 
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::segments::Segments;
 
 /// How often all processes are sampled, unless that would cost too much.
@@ -71,6 +71,11 @@ impl Usage {
         self.due.is_due(now)
     }
 
+    /// Makes the next samples due soon.
+    pub(crate) fn hurry(&mut self, every: Duration) {
+        self.due.hurry(every);
+    }
+
     /// Samples all processes; how many threads they have. `resident`: what is resident in one, each page divided by
     /// the number of processes that map it.
     pub(crate) fn sample(
@@ -79,6 +84,7 @@ impl Usage {
         started: Instant,
         mut resident: impl FnMut(&Sampled) -> Option<u64>,
     ) -> u64 {
+        let before = budget::processor_time();
         let mut sum = None;
         let mut threads = 0;
         for sampled in all {
@@ -102,8 +108,10 @@ impl Usage {
             }
         }
         self.most = self.most.max(sum);
+        // On a busy machine most of the time between was others'.
+        let cost = budget::processor_time().saturating_sub(before);
         let now = Instant::now();
-        self.due.spent(now - started, now);
+        self.due.spent(cost.min(now - started), now);
         threads
     }
 
@@ -173,6 +181,19 @@ fn of_children() -> Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_that_had_to_wait_does_not_put_the_next_one_off() {
+        let own = std::process::id();
+        let sampled = Sampled { place: 0, pid: own, slot: 0, generation: 1, is_counted: true };
+        let mut usage = Usage::new();
+        usage.sample(&[sampled], Instant::now(), |_| {
+            std::thread::sleep(Duration::from_millis(200));
+            Some(1)
+        });
+        // By the clock it would be due after 20 s.
+        assert!(usage.is_due(Instant::now() + Duration::from_secs(5)));
+    }
 
     #[test]
     fn a_child_is_no_stranger_and_init_is() {

@@ -1,6 +1,6 @@
 //! What is told of all processes of a counted job together.
 
-use crate::{Bounds, Process};
+use crate::{Bounds, Kernel, Over, Process};
 
 /// Which bytes of heap blocks are held against the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub enum Basis {
     Requested,
     /// What the allocator set aside.
     Usable,
+    /// No blocks: what is resident of the whole job is.
+    Resident,
 }
 
 /// What came of the limit.
@@ -19,7 +21,7 @@ pub enum Verdict {
     Within,
     /// Requests were refused.
     Refused,
-    /// The job was killed, or stopped, at the first request beyond it.
+    /// The job was killed, or stopped, at the first request beyond it, or for what was resident.
     Killed,
     /// A process could not be counted.
     Uncovered,
@@ -156,6 +158,13 @@ pub struct Job {
     /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
     /// nobody could tell.
     pub unaccounted: Option<u64>,
+    /// What the kernel says of the whole job, where that was asked for.
+    pub kernel: Option<Kernel>,
+}
+
+/// So much may be unaccounted under a limit: 16 MiB, or a hundredth of it.
+pub fn unaccounted_allowed(limit: u64) -> u64 {
+    (16 << 20).max(limit / 100)
 }
 
 impl Job {
@@ -169,23 +178,36 @@ impl Job {
         self.processes.get(self.first.as_ref()?.process?)
     }
 
-    /// Whether so much is unaccounted that the limit may have been passed by it: more than 16 MiB, and more than a
-    /// hundredth of the limit.
+    fn has_uncovered(&self) -> bool {
+        !self.uncovered.is_empty() || self.uncounted_threads > 0
+    }
+
+    /// Why the job was ended for what was resident, if it was.
+    pub fn over(&self) -> Option<&Over> {
+        self.kernel.as_ref()?.over.as_ref()
+    }
+
+    /// Whether a group holds every process to the limit, whatever it is and whoever can count it.
+    pub fn is_enclosed(&self) -> bool {
+        let holds = |kernel: &Kernel| kernel.group.is_some() && !kernel.is_left;
+        self.basis == Basis::Resident && self.kernel.as_ref().is_some_and(holds)
+    }
+
+    /// Whether so much is unaccounted that the limit may have been passed by it.
     fn has_unaccounted(&self) -> bool {
-        const LEAST: u64 = 16 << 20;
-        let bytes = self.unaccounted.unwrap_or(0);
-        self.limit.is_some_and(|limit| bytes > LEAST.max(limit / 100))
+        let (bytes, is_resident) = (self.unaccounted.unwrap_or(0), self.basis == Basis::Resident);
+        self.limit.is_some_and(|limit| bytes > unaccounted_allowed(limit)) && !is_resident
     }
 
     /// What came of the limit.
     pub fn verdict(&self) -> Verdict {
         if self.is_tampered {
             Verdict::Tampered
-        } else if self.killed {
+        } else if self.killed || self.over().is_some() {
             Verdict::Killed
         } else if self.refused > 0 {
             Verdict::Refused
-        } else if !self.uncovered.is_empty() || self.uncounted_threads > 0 {
+        } else if !self.is_enclosed() && self.has_uncovered() {
             Verdict::Uncovered
         } else if self.has_unaccounted() {
             Verdict::Unaccounted

@@ -9,13 +9,15 @@
 pub mod bins;
 mod bounds;
 mod job;
+mod kernel;
 mod process;
 mod sums;
 mod totals;
 
 pub use bounds::Bounds;
 pub use heaptape_wire::ledger::OnLimit;
-pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Stopped, Verdict};
+pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Stopped, Verdict, unaccounted_allowed};
+pub use kernel::{Group, Judge, Kernel, Looks, Over, Parts};
 pub use process::{Ended, Module, Process};
 pub use sums::{Sums, Traffic};
 pub use totals::{ModuleTotal, Spread, Totals};

@@ -6,12 +6,13 @@
 //!
 //! [`elf`] looks at the headers and symbols of executables, [`program`] follows a command to one,
 //! [`libraries`] finds what its loader would load, and [`obstacle`] says what of it can't be recorded.
-//! [`system`], [`counters`] and [`mpi`] say what this machine is.
+//! [`system`], [`cgroup`], [`counters`] and [`mpi`] say what this machine is.
 //!
 //! Sizes are bytes. A figure that this kernel does not give is `None`, never zero. Nothing here
 //! starts, stops or changes a process, and nothing prints.
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod counters;
 pub mod elf;
 mod error;
@@ -31,6 +32,7 @@ pub mod statm;
 pub mod status;
 pub mod system;
 
+pub use cgroup::Cgroup;
 pub use counters::Lag;
 pub use elf::{Executable, kind};
 pub use error::Error;

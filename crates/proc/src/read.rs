@@ -213,6 +213,11 @@ pub fn own(file: &str) -> Option<String> {
     text(std::process::id(), file).ok()
 }
 
+/// The text of `cgroup`: the groups of a process.
+pub fn groups(pid: u32) -> Option<String> {
+    text(pid, "cgroup").ok()
+}
+
 fn line(path: PathBuf) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

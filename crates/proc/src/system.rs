@@ -2,10 +2,11 @@
 //!
 //! Read from `/proc` and `/sys`. What a kernel does not tell is `None`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::cgroup::Cgroup;
 use crate::{read, status};
 
 /// A system, as one process of it sees it.
@@ -50,21 +51,6 @@ pub struct Space {
     pub total: Option<u64>,
     /// Those that can be had.
     pub free: Option<u64>,
-}
-
-/// A control group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cgroup {
-    /// 1 or 2, by where memory is accounted.
-    pub version: Option<u8>,
-    /// Its directory.
-    pub directory: Option<PathBuf>,
-    /// Whether a group of our own can be made in it.
-    pub writable: bool,
-    /// Whether memory can be limited in groups below it.
-    pub memory: bool,
-    /// Its limit of memory in bytes; `None` for no limit.
-    pub limit: Option<u64>,
 }
 
 /// Pages larger than usual.
@@ -191,58 +177,6 @@ fn chosen(text: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-impl Cgroup {
-    fn read() -> Cgroup {
-        let groups = read::own("cgroup").unwrap_or_default();
-        let mounts = read::own("mountinfo").unwrap_or_default();
-        let Some((version, directory)) = place(&groups, &mounts) else { return Cgroup::default() };
-        let text = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
-        let (memory, limit) = match version {
-            1 => (true, text("memory.limit_in_bytes")),
-            _ => {
-                let has = |list: String| list.split_whitespace().any(|name| name == "memory");
-                (text("cgroup.controllers").is_some_and(has), text("memory.max"))
-            }
-        };
-        let writable = rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK).is_ok()
-            && rustix::fs::statvfs(&directory)
-                .is_ok_and(|fs| !fs.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
-        // Version 1 writes "no limit" as the largest number of pages.
-        let limit = limit.and_then(|text| text.trim().parse().ok()).filter(|&n: &u64| n < 1 << 60);
-        Cgroup { version: Some(version), directory: Some(directory), writable, memory, limit }
-    }
-}
-
-/// Where memory is accounted for this process: a group of version 1 that has the memory controller,
-/// else the one of version 2. From the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
-fn place(groups: &str, mounts: &str) -> Option<(u8, PathBuf)> {
-    let line = |wanted: fn(&str, &str) -> bool| {
-        groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            wanted(number, controllers).then_some(path)
-        })
-    };
-    let first = line(|_, controllers| controllers.split(',').any(|name| name == "memory"));
-    let second = line(|number, controllers| number == "0" && controllers.is_empty());
-    let mounted = |kind: &str, option: &str, path: &str| {
-        mounts.lines().find_map(|line| {
-            let (before, after) = line.split_once(" - ")?;
-            let mut before = before.split(' ').skip(3);
-            let (root, at) = (before.next()?, before.next()?);
-            let mut after = after.split(' ');
-            let is_it = after.next()? == kind
-                && (option.is_empty() || after.nth(1)?.split(',').any(|word| word == option));
-            let below = if root == "/" { Some(path) } else { path.strip_prefix(root) };
-            // In a namespace of its own the process may stand above what is mounted.
-            let below = below.unwrap_or("").trim_start_matches('/');
-            is_it.then(|| Path::new(at).join(below))
-        })
-    };
-    let first = first.and_then(|path| Some((1, mounted("cgroup", "memory", path)?)));
-    first.or_else(|| second.and_then(|path| Some((2, mounted("cgroup2", "", path)?))))
-}
-
 /// NUMA nodes of the machine that have memory or processors; `None` where the kernel does not tell.
 pub fn numa_nodes() -> Option<u64> {
     numbers_in(&read::sys("devices/system/node/online")?)
@@ -280,22 +214,5 @@ mod tests {
     fn the_mode_in_brackets() {
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!((chosen("always"), chosen("[a")), (None, None));
-    }
-
-    #[test]
-    fn groups_of_both_versions() {
-        let mounts =
-            "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-        let found = place("0::/user.slice/a\n", mounts);
-        assert_eq!(found, Some((2, "/sys/fs/cgroup/user.slice/a".into())));
-        let mounts = "33 25 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                      34 25 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let found = place("4:memory:/job\n0::/\n", mounts);
-        assert_eq!(found, Some((1, "/sys/fs/cgroup/memory/job".into())));
-        let container = "33 25 0:29 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-        assert_eq!(place("0::/docker/x\n", container), Some((2, "/sys/fs/cgroup".into())));
-        for nonsense in ["", "x", "0:", "a:b:c:d\n"] {
-            assert_eq!(place(nonsense, nonsense), None);
-        }
     }
 }

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod histogram;
+mod kernel;
 pub mod leaks;
 pub mod limit;
 pub mod live;

@@ -5,6 +5,7 @@
 
 mod heap;
 mod held;
+mod kernel;
 mod processes;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -17,6 +18,7 @@ use heaptape_ledger::{Ended, Job, OnLimit, Spread, Totals};
 use crate::document::Part;
 use crate::text;
 
+pub use kernel::over;
 pub use processes::how_to_go_on;
 pub use verdict::refusal;
 pub(crate) use verdict::{caller, module};
@@ -76,6 +78,7 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
         vec![Part::Title(format!("Memory of {}", text::short_command(&figures.job.command)))];
     parts.extend(verdict::parts(figures));
     parts.extend(held::parts(figures));
+    parts.extend(kernel::parts(figures));
     parts.extend(processes::parts(figures));
     parts.extend(heap::parts(figures));
     parts.extend(unmatched(figures));

@@ -24,7 +24,7 @@ pub(crate) struct Limit {
     /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K
     #[arg(value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// What happens to a request beyond the limit: it fails as if there were no memory, the whole job is killed (status 137), or the whole job is stopped for a debugger
+    /// What happens to a request beyond the limit: it fails as if there were no memory, the whole job is killed (status 137), or the whole job is stopped for a debugger. What is resident can't be refused: with --basis resident `fail` kills too
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_limit: OnLimit,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct Summoned {
 /// What is counted, and where the report goes.
 #[derive(Debug, Args)]
 pub(crate) struct Counting {
-    /// Which bytes of heap blocks count: those the program asked for, or those the allocator set aside
+    /// What counts: heap blocks by what the program asked for, or by what the allocator set aside, and all else that is charged; or, with limit, what is resident of the whole job
     #[arg(long, value_name = "BYTES", default_value = "requested")]
     pub(crate) basis: Basis,
     /// Have exact peaks instead of two values that they lie between; it costs more
@@ -73,7 +73,7 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. With --join the wrapper stays and waits for the job
+    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. Where it can be, the job has a control group of its own, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
@@ -128,6 +128,8 @@ pub(crate) enum Basis {
     Requested,
     /// What the allocator set aside
     Usable,
+    /// What is resident of the whole job; it is killed when that is too much
+    Resident,
 }
 
 impl From<Basis> for heaptape_ledger::Basis {
@@ -135,6 +137,7 @@ impl From<Basis> for heaptape_ledger::Basis {
         match basis {
             Basis::Requested => heaptape_ledger::Basis::Requested,
             Basis::Usable => heaptape_ledger::Basis::Usable,
+            Basis::Resident => heaptape_ledger::Basis::Resident,
         }
     }
 }

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count};
 use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
+use heaptape_proc::Cgroup;
 use heaptape_report::document::Part;
 use heaptape_report::limit::{self, Figures, Settings};
 use heaptape_report::table::UNLIMITED;
@@ -82,6 +83,22 @@ fn run(
     }
 }
 
+/// What was asked for together and does not go together.
+fn contradiction(limit: Option<u64>, args: &args::Counting) -> Option<&'static str> {
+    match Basis::from(args.basis) {
+        Basis::Usable if args.brief => {
+            Some("--brief counts no usable bytes, and --basis usable needs them")
+        }
+        Basis::Resident if limit.is_none() => {
+            Some("--basis resident is for a limit; stat tells what is resident in any case")
+        }
+        Basis::Resident if args.join => Some(
+            "--basis resident needs a job that heaptape starts itself, and --join is for others",
+        ),
+        _ => None,
+    }
+}
+
 /// All that is needed to count.
 struct Prepared {
     files: Files,
@@ -97,8 +114,8 @@ impl Prepared {
         args: &args::Counting,
         teller: &Teller,
     ) -> Result<Prepared, ExitCode> {
-        if args.brief && Basis::from(args.basis) == Basis::Usable {
-            teller.error("--brief counts no usable bytes, and --basis usable needs them");
+        if let Some(sentence) = contradiction(limit, args) {
+            teller.error(sentence);
             return Err(ExitCode::from(WRONG_USAGE));
         }
         // Who counts for others opens them without a word: nobody would hear it.
@@ -152,7 +169,9 @@ fn counted(
     is_strict: bool,
     watcher: &mut Watcher,
 ) -> Result<(Job, Exit), Error> {
-    let why = is_strict.then(|| counting.launch.obstacle()).flatten();
+    // What the kernel holds needs nobody who counts.
+    let is_held = counting.basis == Basis::Resident && Cgroup::read().ground.is_ok();
+    let why = (is_strict && !is_held).then(|| counting.launch.obstacle()).flatten();
     let Some(why) = why else { return count(counting, watcher) };
     let text = |word: &OsString| word.to_string_lossy().into_owned();
     let command: Vec<String> = counting.launch.command.iter().map(text).collect();
@@ -200,6 +219,7 @@ fn counting(
         exclude_mpi_runtime: settings.exclude_mpi_runtime,
         exempt: Vec::new(),
         no_wait: args.no_wait,
+        strict: settings.strict,
     }
 }
 
@@ -209,13 +229,23 @@ fn status(job: &Job, exit: Exit, settings: &Settings, is_told: bool) -> ExitCode
     let verdict = job.verdict();
     if settings.strict && (verdict != Verdict::Within || !is_told) {
         ExitCode::from(NOT_WITHIN)
-    } else if verdict == Verdict::Killed && settings.on_limit == OnLimit::Kill {
+    } else if verdict == Verdict::Killed && is_killed(job, settings.on_limit) {
         ExitCode::from(KILLED)
     } else if !is_told && exit.code == Some(0) {
         // Who goes on by the status alone would look for a report that is not there.
         ExitCode::from(FAILED)
     } else {
         exit_code(exit)
+    }
+}
+
+/// Whether a job that had to be ended was killed, and not stopped.
+fn is_killed(job: &Job, on_limit: OnLimit) -> bool {
+    let by_kernel = job.over().is_some_and(|over| over.judge.is_kernel());
+    match on_limit {
+        OnLimit::Kill => true,
+        OnLimit::Fail => job.over().is_some(),
+        OnLimit::Stop => by_kernel,
     }
 }
 

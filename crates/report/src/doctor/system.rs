@@ -1,5 +1,6 @@
 //! A system in words: each of its features, with what it means for recordings.
 
+use heaptape_proc::cgroup::Ground;
 use heaptape_proc::system::{Limit, System};
 use heaptape_proc::{Lag, Mpi, Ucx};
 
@@ -66,7 +67,7 @@ pub struct Trial {
 pub fn checks(f: &Findings) -> Vec<Check> {
     let s = &f.system;
     let mut checks = vec![kernel(s), features(s), clock(s), counters(f.lag, s), overcommit(s)];
-    checks.extend([shared_memory(f), ptrace(s), cgroup(s), huge_pages(s)]);
+    checks.extend([shared_memory(f), ptrace(s), cgroup(s), enclosure(s), huge_pages(s)]);
     checks.extend(limits(s));
     checks.extend([sandbox(s), preloads(f)]);
     checks.extend(f.audit.as_deref().map(audit));
@@ -195,19 +196,37 @@ fn cgroup(s: &System) -> Check {
         Some(bytes) => format!("at most {} of memory", Size(bytes)),
         None => "no limit of memory".to_owned(),
     };
-    let delegated = match (group.writable, group.memory) {
-        (true, true) => "groups can be made in it",
-        (true, false) => "it may be written, but has no memory controller",
-        (false, _) => "it may not be written by us",
-    };
-    let finding = format!(
-        "version {version}, {}: {limit}; {delegated} (recording needs none)",
-        directory.display()
-    );
+    let finding =
+        format!("version {version}, {}: {limit} (recording needs none)", directory.display());
     match group.limit {
         Some(bytes) if bytes < 256 << 20 => Check::note(name, finding)
             .advise("heaptape's own memory counts in this group: raise its limit if the kernel kills something."),
         _ => Check::ok(name, finding),
+    }
+}
+
+/// Whether a job can be held to its limit by the kernel.
+fn enclosure(s: &System) -> Check {
+    let name = "limits by kernel";
+    match &s.cgroup.ground {
+        Ok(ground) => {
+            let place = match ground {
+                Ground::Below(_) => "below",
+                Ground::Alone(_) => "below (heaptape itself, which is alone in it, goes aside)",
+                Ground::Beside(_) => "beside heaptape's own, in",
+            };
+            let finding = format!(
+                "limit --strict and --basis resident give a job a cgroup of its own, {place} {}",
+                ground.parent().display()
+            );
+            Check::ok(name, finding)
+        }
+        Err(lack) => {
+            let finding = format!(
+                "a job can have no cgroup of its own: {lack}; limit --strict stops only what is counted, and --basis resident looks at processes many times a second"
+            );
+            Check::note(name, finding).advise(lack.advice())
+        }
     }
 }
 
@@ -389,7 +408,8 @@ fn trial(f: &Findings) -> Check {
 mod tests {
     use super::*;
     use crate::doctor::Verdict;
-    use heaptape_proc::system::{Cgroup, Features, Space};
+    use heaptape_proc::Cgroup;
+    use heaptape_proc::system::{Features, Space};
 
     fn good() -> Findings {
         let features =
@@ -481,10 +501,28 @@ mod tests {
             writable: false,
             memory: true,
             limit: Some(64 << 20),
+            ground: Ok(Ground::Below("/sys/fs/cgroup/a".into())),
         };
         assert_eq!(verdict(&f, "cgroup"), Verdict::Note);
         f.system.cgroup.limit = None;
         assert_eq!(verdict(&f, "cgroup"), Verdict::Ok);
+    }
+
+    #[test]
+    fn whether_the_kernel_can_hold_a_job_is_told_with_what_to_do() {
+        let mut f = good();
+        let found = |f: &Findings| {
+            let checks = checks(f);
+            checks.into_iter().find(|check| check.name == "limits by kernel").unwrap()
+        };
+        let lacks = found(&f);
+        assert!(lacks.finding.contains("no cgroup hierarchy") && lacks.advice.is_some());
+        for ground in [Ground::Below, Ground::Alone, Ground::Beside] {
+            f.system.cgroup.ground = Ok(ground("/sys/fs/cgroup/a".into()));
+            let check = found(&f);
+            assert_eq!((check.verdict, check.advice), (Verdict::Ok, None));
+            assert!(check.finding.contains("/sys/fs/cgroup/a"), "{}", check.finding);
+        }
     }
 
     #[test]

@@ -95,6 +95,8 @@ struct CgroupPart {
     writable: bool,
     memory_controller: bool,
     memory_limit: Option<u64>,
+    job_group: Option<String>,
+    job_group_missing: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -267,6 +269,8 @@ fn system_part(f: &system::Findings) -> SystemPart<'_> {
             writable: s.cgroup.writable,
             memory_controller: s.cgroup.memory,
             memory_limit: s.cgroup.limit,
+            job_group: s.cgroup.ground.as_ref().ok().map(|ground| text(ground.parent())),
+            job_group_missing: s.cgroup.ground.as_ref().err().map(ToString::to_string),
         },
         huge_pages: HugePagesPart {
             transparent: s.huge_pages.transparent.as_deref(),

@@ -9,6 +9,7 @@ use heaptape_ledger::{
 use serde::Serialize;
 
 use super::document;
+use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
 use crate::limit::{self, Figures};
 
@@ -46,6 +47,8 @@ struct LimitDocument<'a> {
     uncovered: Vec<MissedPart<'a>>,
     uncounted_threads: u64,
     stopped: Vec<StoppedPart<'a>>,
+    #[serde(flatten)]
+    kernel: KernelPart<'a>,
 }
 
 #[derive(Serialize)]
@@ -348,6 +351,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             basis: match job.basis {
                 Basis::Requested => "requested",
                 Basis::Usable => "usable",
+                Basis::Resident => "resident",
             },
             settings: SettingsPart::of(figures),
             refused: job.refused,
@@ -375,6 +379,7 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
             stopped: job.stopped.iter().map(StoppedPart::of).collect(),
+            kernel: KernelPart::of(job),
         },
     )
 }
@@ -384,7 +389,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::limit::sample::{hostile, job, missed, refused, with_figures};
+    use crate::limit::sample::{hostile, job, kernel, missed, over, refused, with_figures};
+    use heaptape_ledger::{Judge, Kernel};
 
     fn written(job: &Job) -> Value {
         let mut out = Vec::new();
@@ -406,7 +412,7 @@ mod tests {
             has(
                 &document,
                 "schema command exit verdict limit basis settings refused first_refusal peak elapsed user \
-                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted",
+                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed",
             );
             has(&document["peak"], "charged requested usable resident");
             has(&document["exit"], "code signal");
@@ -437,6 +443,30 @@ mod tests {
         assert_eq!(first["caller"], "main (sizes+0x1234)");
         assert_eq!((&first["module"], &first["rank"]), (&json!("sizes"), &json!(2)));
         assert_eq!(document["uncovered"], json!([]));
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_there_where_it_was_asked() {
+        let document = written(&job());
+        for field in ["cgroup", "cgroup_missing", "resident", "killed"] {
+            assert_eq!(document[field], Value::Null, "{field}");
+        }
+        let kernel = Kernel { over: Some(over(Judge::Resident)), ..kernel() };
+        let document = written(&Job { kernel: Some(kernel), ..job() });
+        assert_eq!(document["verdict"], "killed");
+        has(
+            &document["cgroup"],
+            "version directory limit peak current page_cache kernel oom_kills",
+        );
+        let resident = &document["resident"];
+        assert_eq!((&resident["source"], &resident["held"]), (&json!("cgroup"), &json!(900 << 20)));
+        has(
+            resident,
+            "anonymous shared swap heaptape page_cache kernel looks longest_us most_between",
+        );
+        let killed = &document["killed"];
+        assert_eq!((&killed["by"], &killed["pid"]), (&json!("resident"), &json!(4711)));
+        has(killed, "time_ms bytes command resident");
     }
 
     #[test]

@@ -22,8 +22,10 @@ fn peaks(figures: &Figures<'_>) -> Part {
     let mut rows =
         Rows::new(&[("", Left), ("peak", Right), ("in bytes", Right), ("what it is", Text)]);
     let charged = match job.limit {
-        Some(_) => "what is held against the limit: all that is listed below",
-        None => "all that is listed below",
+        Some(_) if job.basis != Basis::Resident => {
+            "what is held against the limit: all that is listed below"
+        }
+        _ => "all that is listed below",
     };
     rows.row(peak("charged", Some(job.peak), charged));
     rows.row(peak("requested", Some(job.requested), "heap blocks, as the programs asked for them"));
@@ -91,7 +93,7 @@ fn named(charged: &Charged, basis: Basis) -> [(&'static str, u64, &'static str);
         false => "what MPI_Init took for itself",
     };
     let blocks = match basis {
-        Basis::Requested => "heap blocks, as asked for",
+        Basis::Requested | Basis::Resident => "heap blocks, as asked for",
         Basis::Usable => "heap blocks, as set aside by the allocator",
     };
     [

@@ -2,8 +2,8 @@
 
 use heaptape_ledger::bins::bin_of;
 use heaptape_ledger::{
-    Bounds, Charged, Ended, FirstRefusal, Job, Missed, Module, OnLimit, Process, Spread, Totals,
-    Traffic,
+    Bounds, Charged, Ended, FirstRefusal, Group, Job, Judge, Kernel, Looks, Missed, Module,
+    OnLimit, Over, Parts, Process, Spread, Totals, Traffic,
 };
 
 use super::{Figures, Settings};
@@ -105,6 +105,37 @@ pub(crate) fn refused() -> Job {
         job: 900 * MIB,
     });
     job
+}
+
+/// What the kernel says of a job that it had in a group.
+pub(crate) fn kernel() -> Kernel {
+    Kernel {
+        group: Some(Group {
+            version: 2,
+            directory: "/sys/fs/cgroup/heaptape-1-2".into(),
+            limit: 1312 * MIB,
+            peak: Some(1200 * MIB),
+            current: Some(MIB),
+            cache: Some(0),
+            kernel: Some(MIB / 2),
+            oom_kills: 0,
+        }),
+        most: Parts {
+            anonymous: 800 * MIB,
+            shared: 100 * MIB,
+            cache: Some(290 * MIB),
+            kernel: Some(10 * MIB),
+            ..Parts::default()
+        },
+        looks: Looks { count: 500, longest: 7_250, grown: 12 * MIB },
+        ..Kernel::default()
+    }
+}
+
+/// The end of a job for what was resident.
+pub(crate) fn over(judge: Judge) -> Over {
+    let who = Some((4711, vec!["./sizes".to_owned()], Some(700 * MIB)));
+    Over { time: 1234, judge, bytes: 1100 * MIB, who }
 }
 
 /// A process that could not be counted.

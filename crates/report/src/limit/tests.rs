@@ -1,8 +1,8 @@
 //! The report on jobs that were made by hand.
 
-use heaptape_ledger::{Job, OnLimit};
+use heaptape_ledger::{Basis, Job, Judge, Kernel, OnLimit};
 
-use super::sample::{self, hostile, job, missed, rank, refused, with_figures};
+use super::sample::{self, hostile, job, kernel, missed, over, rank, refused, with_figures};
 use super::{Figures, parts};
 use crate::document::{write_markdown, write_terminal};
 use crate::table::{Style, UNLIMITED};
@@ -28,6 +28,17 @@ fn a_job_within_its_limit() {
     let text = in_columns(&job(), false, 80);
     let expected = include_str!("within.txt");
     assert_eq!(text, expected, "\n{text}");
+}
+
+#[test]
+fn more_resident_than_the_limit_is_told_below_the_verdict() {
+    let resident = |bytes| text(&Job { resident: Some(bytes), ..job() });
+    let told =
+        "1.5 GiB or more were resident at one time, which is more than the limit of 1.0 GiB.";
+    assert!(resident(3 << 29).contains(told) && resident(3 << 29).contains("processes of a fork"));
+    assert!(!resident(1 << 30).contains("which is more than"));
+    let counted = Job { limit: None, resident: Some(3 << 29), ..job() };
+    assert!(!text(&counted).contains("which is more than"));
 }
 
 #[test]
@@ -203,4 +214,59 @@ fn a_job_of_nothing() {
         text.contains("At most 0 B were held.") && text.contains("No process was counted."),
         "{text}"
     );
+}
+
+#[test]
+fn what_the_kernel_says_stands_in_the_report() {
+    let resident = Job { basis: Basis::Resident, kernel: Some(kernel()), ..job() };
+    let seen = text(&resident).replace('\n', " ");
+    for words in [
+        "Within the limit: 900.0 MiB or more of 1.0 GiB (87.9 %) were resident at most.",
+        "anonymous   800.0 MiB  private memory",
+        "page cache  290.0 MiB  of files; not the programs'",
+        "(version 2), which the kernel lets have 1.3 GiB; at most 1.2 GiB were in it",
+        "Looked at 500 times, at most 7.250 ms old; between two looks at most 12.0 MiB came.",
+    ] {
+        assert!(seen.contains(words), "{words}: {seen}");
+    }
+    let mut certain = kernel();
+    certain.group.iter_mut().for_each(|group| group.peak = Some(950 << 20));
+    let seen = text(&Job { kernel: Some(certain), ..resident.clone() });
+    assert!(seen.contains("900.0 to 950.0 MiB of 1.0 GiB (87.9 %) were resident"), "{seen}");
+    let missing = Some("no hierarchy. Mount one.".to_owned());
+    let looked = Kernel { group: None, missing, ..kernel() };
+    let seen = text(&Job { kernel: Some(looked), ..resident }).replace('\n', " ");
+    let sentence = "The job had no cgroup of its own: no hierarchy. Mount one. The limit is held by looks at its processes.";
+    assert!(seen.contains(sentence), "{seen}");
+    for line in in_columns(&Job { kernel: Some(kernel()), ..job() }, false, 80).lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn who_was_ended_for_what_was_resident_is_named() {
+    for (judge, sentence) in [
+        (
+            Judge::Kernel,
+            "Killed at 1.234 s: the kernel killed sizes (pid 4711, 700.0 MiB) at the limit of the job's cgroup; 1.1 GiB \
+             or more were resident in it.",
+        ),
+        (
+            Judge::Machine,
+            "Killed at 1.234 s: the kernel killed sizes (pid 4711, 700.0 MiB) for want of memory elsewhere: the job's \
+             cgroup was well below its limit; 1.1 GiB or more were resident in it.",
+        ),
+        (
+            Judge::Resident,
+            "Killed at 1.234 s: 1.1 GiB were resident, most in sizes (pid 4711, 700.0 MiB).",
+        ),
+        (
+            Judge::Unaccounted,
+            "Killed at 1.234 s: more was resident than the limit, and 1.1 GiB of it that nothing charged stands for, \
+             most in sizes (pid 4711, 700.0 MiB).",
+        ),
+    ] {
+        let kernel = Some(Kernel { over: Some(over(judge)), ..kernel() });
+        assert_eq!(verdict(&text(&Job { kernel, ..job() })), sentence);
+    }
 }

@@ -1,6 +1,6 @@
 //! What came of the limit, as sentences: the verdict, and who broke it.
 
-use heaptape_ledger::{FirstRefusal, Job, OnLimit, Process, Verdict};
+use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Kernel, OnLimit, Process, Verdict};
 
 use super::Figures;
 use crate::document::Part;
@@ -14,7 +14,21 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     if matches!(job.verdict(), Verdict::Refused | Verdict::Killed) {
         parts.push(Part::Text(format!("{}{}", capital(&held(job)), unseen(job))));
     }
+    parts.extend(beyond(job).map(Part::Text));
     parts
+}
+
+/// That more was resident than the limit, though no more was charged.
+fn beyond(job: &Job) -> Option<String> {
+    let limit = job.limit?;
+    let resident = job.resident.filter(|&resident| resident > limit)?;
+    Some(format!(
+        "{} or more were resident at one time, which is more than the limit of {}. Resident but not charged are code and \
+         files that are mapped, what allocators keep beside the blocks, and the copies that the processes of a fork \
+         have made of pages which they had shared.",
+        Size(resident),
+        Size(limit)
+    ))
 }
 
 /// The verdict in one sentence.
@@ -22,7 +36,7 @@ fn verdict(figures: &Figures<'_>) -> String {
     let job = figures.job;
     match job.verdict() {
         Verdict::Within if job.limit.is_none() => capital(&held(job)),
-        Verdict::Within => format!("Within the limit: {}", held(job)),
+        Verdict::Within => format!("Within the limit: {}{}", held(job), unseen(job)),
         Verdict::Uncovered => {
             format!("Not all was counted; of what was, {}{}", held(job), unseen(job))
         }
@@ -42,6 +56,9 @@ fn verdict(figures: &Figures<'_>) -> String {
 
 /// The most that was held, as a sentence that has no capital.
 fn held(job: &Job) -> String {
+    if let (Basis::Resident, Some(kernel)) = (job.basis, &job.kernel) {
+        return resident(job, kernel);
+    }
     let most = job.peak.upper;
     match job.limit {
         Some(limit) => {
@@ -54,6 +71,18 @@ fn held(job: &Job) -> String {
         }
         None => format!("at most {} were held.", Size(most)),
     }
+}
+
+/// The same of a limit on what is resident: what looks have shown, and what the kernel has kept as the most, unless page
+/// cache made that large.
+fn resident(job: &Job, kernel: &Kernel) -> String {
+    let (limit, lower) = (job.limit.unwrap_or(0), kernel.most.held());
+    let peak = kernel.group.as_ref().and_then(|group| group.peak).filter(|&peak| peak <= limit);
+    let most = match peak {
+        Some(upper) => text::bounds(Bounds { lower, upper: upper.max(lower) }),
+        None => format!("{} or more", Size(lower)),
+    };
+    format!("{most} of {} ({}) were resident at most.", Size(limit), text::share(lower, limit))
 }
 
 /// How much was not counted, behind another sentence.
@@ -88,10 +117,15 @@ fn refused(figures: &Figures<'_>) -> String {
 
 fn killed(figures: &Figures<'_>) -> String {
     let job = figures.job;
+    let by_kernel = job.over().is_some_and(|over| over.judge.is_kernel());
     let what = match figures.settings.on_limit {
+        _ if by_kernel => "Killed",
         OnLimit::Stop => "Stopped",
         OnLimit::Fail | OnLimit::Kill => "Killed",
     };
+    if let Some(over) = job.over() {
+        return format!("{what} at {}: {}.", Millis(over.time), super::over(over));
+    }
     match &job.first {
         Some(first) => format!(
             "{what} at {}, at the first request beyond the limit, from {}.",

@@ -1,7 +1,7 @@
 //! What is said while a job is counted.
 
 use heaptape_collect::{CountWatch, Holding, Refusal, Watch};
-use heaptape_ledger::{OnLimit, Process};
+use heaptape_ledger::{OnLimit, Over, Process};
 use heaptape_report::limit;
 
 use super::asker::Asker;
@@ -66,6 +66,11 @@ impl CountWatch for Watcher {
         };
         let who = limit::refusal(&first, Some(&process), Some(refusal.limit), function);
         self.say(&format!("{what} {who}"));
+    }
+
+    fn over(&mut self, over: &Over) {
+        let what = if self.on_limit == OnLimit::Stop { "stopping" } else { "killing" };
+        self.say(&format!("{what} the job: {}", limit::over(over)));
     }
 
     fn stopped(&mut self, pids: &[u32]) {

@@ -1,0 +1,265 @@
+//! Looks at what is resident in a job, and says when it has to end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use heaptape_ledger::{Basis, Judge, Kernel, Over, unaccounted_allowed};
+use heaptape_proc::read;
+
+use super::members::{Members, Who};
+use super::{Seen, parts};
+use crate::budget::{self, Budget};
+use crate::cgroup::Group;
+use crate::halt::Halting;
+use crate::segments::Identity;
+
+/// How often a group is looked at, and the share of the time that may take: one part in this many.
+const GROUP: (Duration, u32) = (Duration::from_millis(5), 50);
+/// What a look is taken to cost at most: of a group, and of processes.
+const LONG: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// How often while it has not half of the limit: the kernel's limit holds meanwhile.
+const FAR: Duration = Duration::from_millis(20);
+/// The same of processes, of which the kernel has to walk all pages.
+const PROCESSES: (Duration, u32) = (Duration::from_millis(10), 10);
+/// How often it is noted who is there.
+const MEMBERS_EVERY: Duration = Duration::from_millis(50);
+/// How long one who is killed may take to give his memory back.
+const DYING: Duration = Duration::from_millis(500);
+
+/// Who looks.
+pub(super) struct Looker {
+    /// The job's limit, and what it is on.
+    limit: u64,
+    basis: Basis,
+    group: Option<Arc<Group>>,
+    /// The group's hard limit.
+    ceiling: u64,
+    session: Option<Identity>,
+    halting: Option<Halting>,
+    started: Instant,
+    due: Budget,
+    /// The begin of the last look, and what was held.
+    last: Option<(Instant, u64)>,
+    members: Members,
+    noted: Instant,
+    seen: Seen,
+    kernel: Kernel,
+    /// The end was decided and nobody was told yet.
+    is_news: bool,
+    is_stopped: bool,
+}
+
+impl Looker {
+    /// `limits`: the job's, and the kernel's for its group.
+    pub(super) fn new(
+        (limit, ceiling): (u64, u64),
+        basis: Basis,
+        group: Option<Arc<Group>>,
+        kernel: Kernel,
+    ) -> Looker {
+        let now = Instant::now();
+        let (every, share) = if group.is_some() { GROUP } else { PROCESSES };
+        Looker {
+            limit,
+            basis,
+            group,
+            ceiling,
+            session: None,
+            halting: None,
+            started: now,
+            due: Budget::new(every, share, now),
+            last: None,
+            members: Members::default(),
+            noted: now,
+            seen: Seen::default(),
+            kernel,
+            is_news: false,
+            is_stopped: false,
+        }
+    }
+
+    /// There is no group after all.
+    pub(super) fn give_up(&mut self) {
+        self.group = None;
+        self.due = Budget::new(PROCESSES.0, PROCESSES.1, Instant::now());
+        let sentence = "the command could not enter its cgroup: the kernel did not let it.";
+        self.kernel.missing = Some(sentence.to_owned());
+    }
+
+    /// The command has started.
+    pub(super) fn begin(&mut self, session: Option<Identity>, halting: Halting) {
+        (self.session, self.halting) = (session, Some(halting));
+    }
+
+    /// Looks, if it is time to; why the job has to end is kept.
+    pub(super) fn look(&mut self, is_last: bool) {
+        let now = Instant::now();
+        let is_held_here = self.group.is_some() || self.basis == Basis::Resident;
+        // What comes after the end was decided is no news.
+        let is_open = is_held_here && self.kernel.over.is_none();
+        if !is_open || !(is_last || self.is_due(now)) {
+            return;
+        }
+        let before = budget::processor_time();
+        let found = self.looked(now);
+        let (cost, ended) = (budget::processor_time().saturating_sub(before), Instant::now());
+        // One that took long by chance does not keep the next from coming in time.
+        let longest = if self.group.is_some() { LONG.0 } else { LONG.1 };
+        self.due.spent(cost.min(longest), ended);
+        let Some((judge, bytes)) = found else { return };
+        let who = match judge {
+            Judge::Kernel | Judge::Machine => self.killed(),
+            Judge::Resident | Judge::Unaccounted => self.largest(),
+        };
+        let time = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.kernel.over = Some(Over { time, judge, bytes, who });
+        self.is_news = true;
+    }
+
+    /// The same, and stops a job that has to end: so it takes no more until that is done.
+    pub(super) fn look_and_stop(&mut self) {
+        self.look(false);
+        if !self.is_news || std::mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
+        let pids = self.pids();
+        let Some(halting) = &self.halting else { return };
+        let stop = || halting.stop(&pids, &|| ());
+        self.group.as_ref().map_or_else(stop, |group| group.frozen(stop));
+    }
+
+    /// Why the job has to end, once.
+    pub(super) fn news(&mut self) -> Option<Over> {
+        std::mem::take(&mut self.is_news).then(|| self.kernel.over.clone()).flatten()
+    }
+
+    /// Takes in what is known.
+    pub(super) fn tell(&mut self, seen: Seen) {
+        self.seen = seen;
+    }
+
+    /// How long it is to the next look.
+    pub(super) fn pause(&self) -> Duration {
+        match self.group {
+            Some(_) if self.is_far() => FAR,
+            Some(_) => GROUP.0,
+            None => PROCESSES.0,
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        self.last.is_none_or(|(_, held)| held < self.limit / 2)
+    }
+
+    /// Whether more is resident than the limit and what may be unaccounted.
+    pub(super) fn is_suspect(&self) -> bool {
+        let most = self.limit.saturating_add(unaccounted_allowed(self.limit));
+        self.basis != Basis::Resident && self.last.is_some_and(|(_, held)| held > most)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        match self.group {
+            Some(_) if self.is_far() => self.due.is_due_with(FAR, GROUP.1, now),
+            _ => self.due.is_due(now),
+        }
+    }
+
+    fn looked(&mut self, now: Instant) -> Option<(Judge, u64)> {
+        let pids = self.pids();
+        if self.last.is_none() || now >= self.noted {
+            self.members.note(&pids);
+            self.noted = now + MEMBERS_EVERY;
+            self.kernel.is_left |= self.has_left();
+        }
+        let memory = self.group.as_ref().map(|group| group.memory()).unwrap_or_default();
+        let mut parts = match &self.group {
+            Some(_) => parts::of_group(&memory),
+            None => parts::of_processes(&pids)?,
+        };
+        if self.basis == Basis::Resident && parts.held() > self.limit {
+            // What is this tool's is looked for only where it matters, since it takes longer.
+            parts::without_ours(&mut parts, &pids, self.session, self.group.is_none());
+        }
+        let held = parts.held();
+        self.count(held, now);
+        if held >= self.kernel.most.held() {
+            self.kernel.most = parts;
+        }
+        let unaccounted =
+            self.seen.unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit));
+        if memory.oom_kills > Some(0) {
+            // It is gone now; so much there was at the last look, at least.
+            let is_ours = memory.peak.is_none_or(|peak| peak >= self.ceiling - self.ceiling / 16);
+            let judge = if is_ours { Judge::Kernel } else { Judge::Machine };
+            Some((judge, self.kernel.most.held()))
+        } else if self.basis == Basis::Resident && held > self.limit {
+            Some((Judge::Resident, held))
+        } else {
+            let bytes = unaccounted.filter(|_| self.is_suspect())?;
+            Some((Judge::Unaccounted, bytes))
+        }
+    }
+
+    /// The processes of the group, or those that are known and their children.
+    fn pids(&self) -> Vec<u32> {
+        let known = || {
+            let pids = self.seen.pids.clone();
+            self.halting.as_ref().map(|halting| halting.all(pids)).unwrap_or_default()
+        };
+        self.group.as_ref().map_or_else(known, |group| group.pids())
+    }
+
+    /// Who holds most, now.
+    fn largest(&mut self) -> Option<Who> {
+        self.members.note(&self.pids());
+        self.members.largest()
+    }
+
+    /// Whom the kernel has killed. It says so before he is gone, so there is a little waiting.
+    fn killed(&self) -> Option<Who> {
+        let until = Instant::now() + DYING;
+        loop {
+            let who = self.members.killed(self.seen.root);
+            if who.is_some() || Instant::now() >= until {
+                return who;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn count(&mut self, held: u64, now: Instant) {
+        let looks = &mut self.kernel.looks;
+        looks.count += 1;
+        if let Some((before, last)) = self.last.replace((now, held)) {
+            let age = Instant::now().duration_since(before).as_micros();
+            looks.longest = looks.longest.max(u64::try_from(age).unwrap_or(u64::MAX));
+            looks.grown = looks.grown.max(held.saturating_sub(last));
+        }
+    }
+
+    /// Whether one of these processes is not in the group. One that is ending is in none any more; it has no memory
+    /// left then, so that is looked at afterwards.
+    fn has_left(&self) -> bool {
+        let Some(group) = &self.group else { return false };
+        let has_memory = |pid| read::statm(pid, 1).is_ok_and(|statm| statm.resident > 0);
+        self.seen.pids.iter().any(|&pid| group.has(pid) == Some(false) && has_memory(pid))
+    }
+
+    /// What the kernel says of the job, at its end.
+    pub(super) fn finish(&mut self) -> Kernel {
+        self.kernel.group = self.group.take().map(|group| {
+            let memory = group.memory();
+            heaptape_ledger::Group {
+                version: group.version(),
+                directory: group.directory().to_string_lossy().into_owned(),
+                limit: self.ceiling,
+                peak: memory.peak,
+                current: memory.current,
+                cache: memory.cache,
+                kernel: memory.kernel,
+                oom_kills: memory.oom_kills.unwrap_or(0),
+            }
+        });
+        std::mem::take(&mut self.kernel)
+    }
+}

@@ -118,7 +118,10 @@ pub fn is_sleepless() -> bool {
     STATE.sleepless.load(Ordering::Relaxed) != 0
 }
 
-/// Joins the session that the environment names, if there is one.
+/// Joins the session that the environment names, if there is one. This is where most of our stack is needed; whoever
+/// only asks whether he is recorded may be a thread with hardly any.
+#[cold]
+#[inline(never)]
 fn join() -> bool {
     if !next::look_up()
         || STATE
@@ -176,6 +179,8 @@ pub fn is_itself() -> bool {
 }
 
 /// Makes a forked child a process of its own.
+#[cold]
+#[inline(never)]
 fn register_fork() -> bool {
     arch::set_thread_word(0);
     STATE.copied.store(u32::from(!forks::is_by_libc()), Ordering::Relaxed);

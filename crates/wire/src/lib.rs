@@ -2,7 +2,7 @@
 //!
 //! One shared arena connects the two. [`session`] says where everything lies in it, [`chunk`] how a
 //! thread takes a stretch of it and publishes what it wrote, [`process`] how a process makes itself
-//! known, [`event`] what one heap call looks like, [`note`] everything that is not a heap call. Where a
+//! known, [`event`] what one heap call looks like ([`plain`]: nearly all of them), [`note`] everything that is not a heap call. Where a
 //! job is counted and not recorded, a [`ledger`] stands beside it, and a [`budget`] holds all its
 //! processes together to one limit, with a [`purse`] for each thread; [`ahead`], [`exempt`] and [`knell`] are parts of
 //! the ledger.
@@ -11,7 +11,7 @@
 #![no_std]
 
 pub mod ahead;
-mod arch;
+pub mod arch;
 pub mod atomic;
 pub mod bin;
 pub mod budget;
@@ -25,6 +25,7 @@ pub mod ledger;
 mod mend;
 pub mod note;
 pub mod objects;
+pub mod plain;
 pub mod process;
 pub mod purse;
 pub mod session;

@@ -58,8 +58,8 @@ fn of_group() -> Option<u64> {
 
 #[test]
 fn the_limit_is_what_the_batch_system_gives() {
-    let given: [(&[(&str, &str)], u64, &str); 4] = [
-        (&[("SLURM_JOB_ID", "7"), ("SLURM_MEM_PER_NODE", "48")], 48, "SLURM_MEM_PER_NODE"),
+    for (variables, mib, source) in [
+        (&[("SLURM_JOB_ID", "7"), ("SLURM_MEM_PER_NODE", "48")][..], 48, "SLURM_MEM_PER_NODE"),
         (
             &[("SLURM_MEM_PER_CPU", "16"), ("SLURM_CPUS_ON_NODE", "4")],
             64,
@@ -67,8 +67,7 @@ fn the_limit_is_what_the_batch_system_gives() {
         ),
         (&[("PBS_JOBID", "1"), ("PBS_RESC_MEM", "33554432")], 32, "PBS_RESC_MEM"),
         (&[("SGE_HGR_m_mem_free", "0.0625G")], 64, "SGE_HGR_m_mem_free"),
-    ];
-    for (variables, mib, source) in given {
+    ] {
         let (outcome, document, text) = limited("auto", &["true"], variables);
         assert_eq!(outcome.code(), 0, "{text}");
         let found = (&document["limit"], &document["limit_source"]);

@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::compile::program;
-use harness::limited::{assert_documented, document};
+use harness::limited::{assert_documented, assert_has_documented, document};
 use harness::running::{Outcome, run};
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -197,6 +197,7 @@ fn a_kill_by_the_kernel_is_explained() {
 fn a_kill_by_somebody_is_no_kill_for_want_of_memory() {
     let (outcome, document, text) = limited("1GB", &["sh", "-c", "kill -KILL $$"], &[]);
     assert_eq!((outcome.code(), &document["exit"]["signal"]), (137, &9.into()), "{text}");
+    assert_has_documented(&document, "felled.");
     let felled = &document["felled"];
     assert_eq!(felled["processes"][0]["pid"], document["processes"][0]["pid"], "{document}");
     assert!(felled["charged"].is_u64() && felled["present"].is_array(), "{felled}");

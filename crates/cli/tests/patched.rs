@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compile::{library, mpi_program, program};
-use harness::limited::{assert_documented, document, limited};
+use harness::limited::{assert_documented, assert_has_documented, document, limited};
 use harness::running::run;
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -43,6 +43,7 @@ fn who_has_patched_what_is_told() {
         ("entry", "entries", "patched", false),
     ] {
         let (document, text) = patched(how);
+        assert_has_documented(&document, "patches[]");
         let patches = document["patches"].as_array().expect("a list");
         assert_eq!(patches.len(), 1, "{how}: {document}");
         let patch = &patches[0];

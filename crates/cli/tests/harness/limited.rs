@@ -66,6 +66,13 @@ pub(crate) fn documented_fields() -> BTreeSet<String> {
     rows.map(|(name, _)| name.to_owned()).collect()
 }
 
+/// Asserts that a document has all fields that docs/json.md tells of and whose names begin so.
+pub(crate) fn assert_has_documented(document: &Value, begin: &str) {
+    let (mut unseen, seen) = (documented_fields(), fields(document));
+    unseen.retain(|name| name.starts_with(begin) && !seen.contains(name));
+    assert!(unseen.is_empty(), "there is no {unseen:?}");
+}
+
 /// Asserts that docs/json.md has a row for each field of a document. An object has none of its own, unless it may be null.
 pub(crate) fn assert_documented(document: &Value) {
     let known = documented_fields();

@@ -58,7 +58,8 @@ fn who_has_left_the_session_is_stopped_and_named_to_the_end() {
     }
     let still = told("the command has ended").expect("who is still stopped");
     assert_eq!(still.iter().filter(|&&pid| pid == away || pid == aside).count(), 2, "{still:?}");
-    running.signal(Signal::INT);
+    // (Where the tests run in a shell's background, an interrupt is ignored by all that they start.)
+    running.signal(Signal::TERM);
     let outcome = running.finish(LIMIT);
     assert_eq!(outcome.code(), 137);
     let left = named(&fs::read_to_string(&said).expect("its words"), "the counting has ended")

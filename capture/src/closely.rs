@@ -2,8 +2,9 @@
 //! charged by their [usable sizes](crate::usable).
 
 use crate::apart::{self, Row};
-use crate::counting::{Lane, Old, is_by_usable};
+use crate::counting::is_by_usable;
 use crate::heads::usable_size;
+use crate::lane::{Lane, Old};
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::sizes::Known;
 use crate::{loading, refusing, usable};

@@ -9,7 +9,7 @@ use heaptape_wire::ledger::Kind;
 use crate::arch::{self, syscall};
 use crate::modules::{self, Header, Info, PT_LOAD};
 use crate::pages::PAGE;
-use crate::{charges, counting, owner, refusing};
+use crate::{charges, counting, lane, owner, refusing};
 
 /// Bytes of all modules when the loader's list was last looked at, as far as they were charged.
 static CHARGED: AtomicU64 = AtomicU64::new(0);
@@ -47,7 +47,7 @@ impl Data {
     /// Charges what is new, and gives back what is gone; false where it does not fit, which is told. The next look
     /// tries again.
     pub fn charge(&self) -> bool {
-        let Some((lane, account)) = counting::lane().zip(counting::account()) else { return true };
+        let Some((lane, account)) = lane::own().zip(counting::account()) else { return true };
         let before = CHARGED.load(Ordering::Relaxed);
         let more = self.bytes.saturating_sub(before);
         if more > 0 && !charges::charge(lane, Kind::Data, more) {

@@ -40,6 +40,7 @@ mod heads;
 mod heaps;
 mod hooks;
 mod knell;
+mod lane;
 mod leaving;
 mod lifecycle;
 mod limits;

@@ -10,7 +10,8 @@ use core::ffi::c_int;
 use heaptape_wire::ledger::Kind;
 use heaptape_wire::purse::{self, Purse};
 
-use crate::counting::{self, Lane};
+use crate::counting;
+use crate::lane::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
 use crate::{charges, heaps, mappings, starting};
@@ -190,7 +191,7 @@ pub fn note_heap(address: usize, length: usize, flags: c_int, caller: usize) {
 fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let is_fixed = map.flags & MAP_FIXED != 0;
     let at = if is_fixed { map.address } else { 0 };
-    let (Some(lane), Some(place)) = (counting::lane(), pages::pages(at, length)) else {
+    let (Some(lane), Some(place)) = (lane::own(), pages::pages(at, length)) else {
         return make();
     };
     let sort = Sort::of(map.protection, map.flags, caller);
@@ -240,7 +241,7 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
 pub fn unmap(address: usize, length: usize, make: impl FnOnce() -> c_int) -> c_int {
     // Before another thread is given the same addresses. (Where it fails nothing was mapped there, or much is odd.)
     heaps::unmapped(address, length);
-    let (Some(lane), Some(place)) = (counting::lane(), pages::pages(address, length)) else {
+    let (Some(lane), Some(place)) = (lane::own(), pages::pages(address, length)) else {
         return make();
     };
     let leaving = Leaving::of(&place);
@@ -262,7 +263,7 @@ pub fn protect(
     make: impl FnOnce() -> c_int,
 ) -> c_int {
     if protection & PROT_WRITE != 0
-        && let (Some(lane), Some(place)) = (counting::lane(), pages::pages(address, length))
+        && let (Some(lane), Some(place)) = (lane::own(), pages::pages(address, length))
     {
         let more = bytes(pages::openable(&place));
         let kind = starting::row(Kind::Mappings, caller);
@@ -313,7 +314,7 @@ pub fn remap(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize
 fn remap_charged(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let before = pages::pages(remap.address, remap.old.max(1));
     let after = pages::pages(remap.address, remap.new);
-    let (Some(lane), Some(before), Some(after)) = (counting::lane(), before, after) else {
+    let (Some(lane), Some(before), Some(after)) = (lane::own(), before, after) else {
         return make();
     };
     let length = after.len();
@@ -426,7 +427,7 @@ pub fn move_break(
         }
         return old;
     }
-    let (Some(lane), old) = (counting::lane(), end()) else { return make() };
+    let (Some(lane), old) = (lane::own(), end()) else { return make() };
     let kind = starting::row(Kind::Mappings, caller);
     let paid = bytes(between(old, increment).len());
     let paid = if increment > 0 { paid } else { 0 };
@@ -471,7 +472,7 @@ pub fn set_break(
 
 /// `shmat`.
 pub fn attach(id: c_int, caller: usize, make: impl FnOnce() -> usize) -> usize {
-    let Some(lane) = counting::lane() else { return make() };
+    let Some(lane) = lane::own() else { return make() };
     let Some((visit, size)) = Visit::of_segment(lane, id, caller) else { return FAILED };
     let result = make();
     let place = pages::pages(result, size).filter(|_| result != FAILED);
@@ -486,7 +487,7 @@ pub fn attach(id: c_int, caller: usize, make: impl FnOnce() -> usize) -> usize {
 
 /// `shmdt`.
 pub fn detach(address: usize, make: impl FnOnce() -> c_int) -> c_int {
-    let place = counting::lane().zip(shared::segment_at(address));
+    let place = lane::own().zip(shared::segment_at(address));
     let Some((lane, place)) = place else { return make() };
     let mut leaving = shared::Leaving::default();
     leaving.add(&place);

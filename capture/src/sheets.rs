@@ -9,7 +9,8 @@ use heaptape_wire::atomic::AtomicU64;
 use heaptape_wire::ledger::{Kind, SHEETS};
 
 use crate::arena::{private, thread_place};
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::{self, Lane};
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::sizes::Known;
@@ -160,7 +161,7 @@ pub fn before_fork() {
 /// end.
 pub fn after_fork() {
     if counting::is_on() && shared::has_inherited() {
-        counting::lane();
+        lane::own();
     }
 }
 

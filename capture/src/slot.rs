@@ -21,7 +21,7 @@ use heaptape_wire::purse::Purse;
 use crate::arch;
 use crate::arena::{arena, clock, private, thread_place};
 use crate::asking;
-use crate::counting::Lane;
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE, detach};
 use crate::shortage::ShortOfMemory;
 use crate::stacks;

@@ -8,8 +8,9 @@ use heaptape_wire::purse::Purse;
 
 use crate::arch::{self, syscall};
 use crate::arena::arena;
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
 use crate::knell;
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::whole;

@@ -11,8 +11,9 @@ use core::ffi::c_int;
 use heaptape_wire::ledger::{Kind, WholeStacks};
 
 use crate::arch::{self, syscall};
-use crate::counting::{self, Lane};
+use crate::counting;
 use crate::following::{Following, following};
+use crate::lane::{self, Lane};
 use crate::{charges, lifecycle};
 
 following!(static SET_UP = c"pthread_attr_init");
@@ -54,7 +55,7 @@ pub fn create(
 impl Coming {
     /// Charges what is to be charged whole, if anything is; an error where that does not fit.
     fn charge(attributes: usize, caller: usize) -> Result<Option<Coming>, ()> {
-        let Some((lane, account)) = counting::lane().zip(counting::account()) else {
+        let Some((lane, account)) = lane::own().zip(counting::account()) else {
             return Ok(None);
         };
         let bytes = size(attributes);
@@ -139,7 +140,7 @@ fn lives(number: u32) -> bool {
 
 /// Gives back the stacks of threads that have ended; whether there were any.
 pub fn give_back_gone() -> bool {
-    let Some((lane, account)) = counting::lane().zip(counting::account()) else { return false };
+    let Some((lane, account)) = lane::own().zip(counting::account()) else { return false };
     if lifecycle::is_sandboxed() || account.stacks.all().next().is_none() {
         return false;
     }

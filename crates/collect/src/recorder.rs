@@ -471,7 +471,7 @@ impl Recorder {
     pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
         self.conclude();
         let (events, order_faults) = self.tape.counts();
-        let lost = self.processes.iter().map(Process::lost).sum();
+        let lost = self.processes.iter().map(Process::lost).fold(0, u64::saturating_add);
         let ended = self.ended.clone();
         let (bytes, failed) = match self.tape.finish(ended.clone()) {
             Ok(sink) => sink.close(),

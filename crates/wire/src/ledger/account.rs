@@ -105,6 +105,8 @@ pub struct Account {
     pub(crate) for_objects: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
     is_plain_heap: AtomicU32,
+    /// Where glibc keeps the word that says how far its data goes, by `brk`; 0 where that is not known.
+    break_at: AtomicU64,
     /// What another allocator has mapped for blocks.
     pub heaps: Heaps,
     /// The modules whose calls are told apart, by number.
@@ -120,6 +122,7 @@ impl Account {
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.is_plain_heap.store(0, Ordering::Relaxed);
+        self.break_at.store(0, Ordering::Relaxed);
         self.heaps.clear();
         self.modules.iter().for_each(ModuleName::clear);
         self.generation.store(generation, Ordering::Release);
@@ -212,9 +215,15 @@ impl Account {
         self.exempt.load(Ordering::Relaxed) != 0
     }
 
-    /// Process: its blocks come from glibc.
-    pub fn set_plain_heap(&self) {
+    /// Process: its blocks come from glibc, which keeps the end of its data in the word at this address.
+    pub fn set_plain_heap(&self, break_at: u64) {
+        self.break_at.store(break_at, Ordering::Relaxed);
         self.is_plain_heap.store(1, Ordering::Relaxed);
+    }
+
+    /// Where glibc keeps the end of its data, where blocks come from glibc.
+    pub fn break_at(&self) -> Option<u64> {
+        Some(self.break_at.load(Ordering::Relaxed)).filter(|&at| at != 0)
     }
 
     /// Whether it is known where its blocks are.

@@ -55,8 +55,9 @@ static char *by_libcs_own(void) { return __libc_malloc(MIB); }
 
 static char *by_libcs_own_small(void) {
     // So small that they stand in the heap, where nothing is mapped for them.
-    for (int i = 0; i < MIB / 1024 - 1; i++) touch(__libc_malloc(1000), 1000);
-    return by_libcs_own();
+    static char done[MIB];
+    for (int i = 0; i < MIB / 1024; i++) touch(__libc_malloc(1008), 1008);
+    return done;
 }
 
 // A page of a file, copied because it was written to.

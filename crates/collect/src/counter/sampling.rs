@@ -75,8 +75,8 @@ impl Counter {
                 let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
-                let beyond = beyond
-                    .map(|beyond| beyond.saturating_add(seen.stacks.saturating_sub(charged)));
+                let beyond =
+                    beyond.map(|beyond| beyond.saturating_add(seen.stacks.saturating_sub(charged)));
                 let before = std::mem::replace(&mut row.beyond, beyond);
                 sum.add(&seen, beyond.zip(before).map(|(now, before)| now.min(before)));
             }

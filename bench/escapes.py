@@ -83,7 +83,8 @@ class Job:
             right = strict if enclosed else alone
             # What the kernel's limit ends, in any case; else a third more than may be unaccounted.
             mib = 3 * self.limit + 64 + 300 if very else 2 * self.limit + chance.randint(24, 60)
-            self.way, self.right = way, right
+            # A stack is charged as far as there is room, which another may ask for then.
+            self.way, self.right = way, right + ["refused"] * (way == "stack")
             lines.insert(chance.randint(0, len(lines)), f"{folder}/{program} {way} {mib} 2500")
         # A job goes on for others while one cheats: then all that they hold still fits.
         joint = " & " if chance.random() < 0.5 else "; "

@@ -95,7 +95,7 @@ static size_t by_transparent_huge_pages(void) {
     if (mincore(at, want * MIB, there)) return 0;
     size_t pages = 0;
     for (size_t i = 0; i < want * MIB / PAGE; i++) pages += there[i] & 1;
-    return pages * PAGE / MIB == want ? want : 0;
+    return pages * PAGE / MIB >= want ? want : 0;
 }
 
 static size_t by_the_stack(void) {

@@ -203,7 +203,7 @@ ways! {
     a_cleared_environment: "runaway" "cleared" MUCH, ["refused"], ["refused"];
     overwritten_variables: "runaway" "overwritten" MUCH, ["refused"], ["refused"];
     unset_variables: "runaway" "unset" MUCH, ["refused"], ["refused"];
-    an_exec_by_system_call: "runaway" "raw-exec" MUCH, ["uncovered"], ["uncovered"];
+    an_exec_by_system_call: "runaway" "raw-exec" MUCH, ["uncovered"], ["killed", "uncovered"];
     a_clone_with_the_same_files: "runaway" "clone" MUCH, ["refused"], ["refused"];
     a_clone_with_the_same_memory: "runaway" "clone-memory" MUCH, ["refused"], ["refused"];
     a_clone_as_by_vfork: "runaway" "clone-vfork" MUCH, ["refused"], ["refused"];

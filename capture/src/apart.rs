@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptape_wire::ledger::{Kind, RESERVED_MODULES, STARTING_MODULES};
 
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::Lane;
 use crate::sizes::Known;
 use crate::{callers, charges, reserve, spending, starting};
 

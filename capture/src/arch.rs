@@ -8,11 +8,14 @@ use core::arch::{asm, global_asm};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("heaptape runs on x86-64 Linux only; other systems have no capture library yet");
 
+pub const SYS_READ: usize = 0;
+pub const SYS_WRITE: usize = 1;
 pub const SYS_CLOSE: usize = 3;
 pub const SYS_FSTAT: usize = 5;
 pub const SYS_MMAP: usize = 9;
 pub const SYS_MPROTECT: usize = 10;
 pub const SYS_MUNMAP: usize = 11;
+pub const SYS_RT_SIGPROCMASK: usize = 14;
 pub const SYS_PREAD64: usize = 17;
 pub const SYS_PWRITE64: usize = 18;
 pub const SYS_ACCESS: usize = 21;
@@ -30,10 +33,20 @@ pub const SYS_EXIT_GROUP: usize = 231;
 pub const SYS_OPENAT: usize = 257;
 pub const SYS_SECCOMP: usize = 317;
 pub const SYS_CLONE: usize = 56;
+pub const SYS_EXECVE: usize = 59;
+pub const SYS_EXIT: usize = 60;
+pub const SYS_WAIT4: usize = 61;
 pub const SYS_KILL: usize = 62;
+pub const SYS_FCNTL: usize = 72;
+pub const SYS_RT_SIGPENDING: usize = 127;
+pub const SYS_RT_SIGTIMEDWAIT: usize = 128;
+pub const SYS_WAITID: usize = 247;
+pub const SYS_PIPE2: usize = 293;
 pub const SYS_MEMBARRIER: usize = 324;
 pub const SYS_FORK: usize = 57;
 pub const SYS_CLONE3: usize = 435;
+pub const SYS_TGKILL: usize = 234;
+pub const SYS_PROCESS_VM_READV: usize = 310;
 
 /// Makes a system call; a value in `-4095..0` is a negated error number.
 ///
@@ -55,6 +68,41 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
+/// Begins a child that shares this memory, and runs `entry` in it on a stack whose end is `top`, with `argument`.
+/// This thread waits until the child has become another program or has ended.
+/// Returns its process id, or a negated error number.
+///
+/// # Safety
+/// The stack is nobody else's, and `entry` makes system calls alone.
+pub unsafe fn vfork(
+    top: *mut u8,
+    entry: unsafe extern "C" fn(*const u8) -> !,
+    argument: *const u8,
+) -> isize {
+    const CLONE_VM_VFORK: usize = 0x4100;
+    let result: isize;
+    let top = top as usize & !15;
+    // SAFETY: the child begins with these registers, on its own stack; the rest is the caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") SYS_CLONE as isize => result,
+            in("rdi") CLONE_VM_VFORK, in("rsi") top, in("rdx") 0usize,
+            in("r10") 0usize, in("r8") 0usize,
+            in("r12") entry, in("r13") argument,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    result
+}
+
 /// What a system call without arguments answers that fails in a sandbox only; 0 then.
 pub fn ask(number: usize) -> u32 {
     // SAFETY: only used for getpid, getppid and gettid, which touch nothing.
@@ -71,13 +119,16 @@ pub fn thread_pointer() -> usize {
     address
 }
 
+/// Where in a thread's descriptor libc notes the kernel's number of it, see [`noted_thread`].
+pub const NOTED_AT: usize = 0x2d0;
+
 /// The kernel's number of the thread, as libc has noted it for itself; what is read is right only in
 /// versions of glibc that keep it there.
 pub fn noted_thread() -> u32 {
     let number: u32;
     // SAFETY: reads a word of the thread's own descriptor, which is longer than that.
     unsafe {
-        asm!("mov {0:e}, dword ptr fs:[0x2d0]", out(reg) number, options(nostack, readonly, preserves_flags));
+        asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) number, const NOTED_AT, options(nostack, readonly, preserves_flags));
     }
     number
 }
@@ -206,6 +257,12 @@ thread_local_word!(
     asking_word,
     set_asking_word
 );
+thread_local_word!(
+    "heaptape_loading",
+    /// 1 while the thread may be in `dlopen`: see [`crate::loading`].
+    loading_word,
+    set_loading_word
+);
 
 /// Defines an exported function that hands its arguments and its caller's address on to `$entry`,
 /// which takes the caller as one argument more. The stack is as the caller left it, so unwinders see
@@ -221,7 +278,8 @@ macro_rules! with_caller {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
-            core::arch::naked_asm!($move, "jmp {entry}", entry = sym $entry)
+            // Who patches it may write 13 bytes or so, which must not reach the next function.
+            core::arch::naked_asm!($move, "jmp {entry}", ".fill 8, 1, 0xcc", entry = sym $entry)
         }
     };
     // The seventh argument goes on the stack.

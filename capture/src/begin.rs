@@ -8,7 +8,7 @@ use heaptape_wire::note::NoteKind;
 
 use crate::arena::arena;
 use crate::lifecycle::{self, STATE};
-use crate::{data, forks, heaps, leaving, modules, next, thread};
+use crate::{data, forks, heads, heaps, leaving, modules, next, owner, thread};
 
 /// Environment variables that change what an allocator does; they go on the tape.
 const SETTINGS: [&str; 7] = [
@@ -50,6 +50,11 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char, envp: *const
         }
     }
     heaps::look_up();
+    let is_libcs = owner::libc().is_some_and(|libc| libc.holds(next::next().malloc as usize));
+    // Beneath a tool that replaces libc's functions no block is libc's.
+    if is_libcs && owner::replacing_tool().is_none() {
+        heads::begin();
+    }
     modules::refresh();
     data::end_if_refused();
     forks::follow();

@@ -68,6 +68,11 @@ pub fn can_find() -> bool {
     FIND_OBJECT.address() != 0
 }
 
+/// Whether the module is the loader.
+pub fn is_loader(found: &Found) -> bool {
+    found.has_name(b"ld-linux")
+}
+
 /// A module that an address was found in.
 pub struct Found {
     /// Where it begins …
@@ -128,6 +133,8 @@ fn number_of(found: &Found) -> Option<usize> {
     };
     let exempt = &counting::ledger().header().exempt;
     if let Some(number) = exempt.number_of(path) {
+        // It may be gone before the modules are listed again.
+        exempt.meet(path);
         take(number);
         return Some(number);
     }

@@ -2,7 +2,8 @@
 
 use heaptape_wire::ledger::Kind;
 
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::Lane;
 use crate::next::{ENOMEM, set_errno};
 use crate::{refusing, spending, starting};
 

@@ -2,11 +2,12 @@
 //! charged by their [usable sizes](crate::usable).
 
 use crate::apart::{self, Row};
-use crate::counting::{Lane, Old, is_by_usable};
+use crate::counting::is_by_usable;
 use crate::heads::usable_size;
-use crate::next::{UsableSize, next};
+use crate::lane::{Lane, Old};
+use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::sizes::Known;
-use crate::{refusing, usable};
+use crate::{loading, refusing, usable};
 
 /// An allocation.
 #[inline(never)]
@@ -17,6 +18,10 @@ pub fn allocate(
     ask: UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
+    if !loading::goes_on(caller) {
+        set_errno(ENOMEM);
+        return lane.fail();
+    }
     let row = Row::of_caller(caller);
     if is_by_usable() {
         return usable::allocate(lane, row, bytes, caller, ask, make);

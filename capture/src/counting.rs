@@ -5,19 +5,16 @@
 //! given back, so the job never holds more than its budget says. What a block took is known from the
 //! [side map](crate::sizes).
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use heaptape_wire::atomic::AtomicU64;
-use heaptape_wire::bin::bin_of;
-use heaptape_wire::ledger::{Account, Ledger, Sheet, Traffic};
-use heaptape_wire::purse::Purse;
+use heaptape_wire::ledger::{Account, Ledger};
 
 use crate::early::is_early;
 use crate::heads::usable_size;
-use crate::next::{ENOMEM, UsableSize, next, set_errno};
+use crate::lane::{self, Lane, Old, add};
+use crate::next::{UsableSize, next};
 use crate::sizes::Known;
-use crate::slot::ThreadSlot;
-use crate::{apart, arch, callers, closely, pages, refusing, sheets, sizes, spending};
+use crate::{apart, callers, closely, pages, sheets, sizes, spending};
 
 /// What this process counts.
 static LEVEL: AtomicU32 = AtomicU32::new(OFF);
@@ -30,6 +27,8 @@ const DETAILED: u32 = 2;
 const CLOSELY: u32 = 4;
 /// Beside one of these: blocks are charged by their usable sizes.
 const BY_USABLE: u32 = 8;
+/// Beside one of these: a thread may be loading a library.
+const LOADING: u32 = 16;
 
 static LEDGER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -64,7 +63,8 @@ pub fn begin(ledger: *mut u8) -> bool {
     true
 }
 
-fn is_detailed() -> bool {
+/// Whether usable bytes, size classes and modules are counted.
+pub fn is_detailed() -> bool {
     LEVEL.load(Ordering::Relaxed) & DETAILED != 0
 }
 
@@ -78,196 +78,17 @@ pub fn look_closely() {
     LEVEL.fetch_or(CLOSELY, Ordering::Relaxed);
 }
 
+/// From here on each call is looked at, or no longer for this: threads are loading libraries.
+pub fn look_at_loading(is_on: bool) {
+    match is_on {
+        true => LEVEL.fetch_or(LOADING, Ordering::Relaxed),
+        false => LEVEL.fetch_and(!LOADING, Ordering::Relaxed),
+    };
+}
+
 /// The process's account; `None` while it has none.
 pub fn account() -> Option<&'static Account> {
     is_on().then(|| ledger().account(sheets::own_slot() as usize))
-}
-
-/// A thread's part of the ledger.
-#[derive(Clone, Copy)]
-pub struct Lane {
-    /// Its counters.
-    pub sheet: &'static Sheet,
-    /// Its part of the budget; `None` in a process that is held against no limit.
-    pub purse: Option<&'static Purse>,
-}
-
-/// The calling thread's lane if it has one already.
-#[inline(always)]
-fn lane_now() -> Option<Lane> {
-    let slot = arch::thread_word() as *const ThreadSlot;
-    // SAFETY: a slot, once given to a thread, stays mapped and is only touched by that thread.
-    unsafe { slot.as_ref()?.lane() }
-}
-
-/// The calling thread's lane; `None` where it is not counted.
-#[inline(always)]
-pub fn lane() -> Option<Lane> {
-    match lane_now() {
-        Some(lane) => Some(lane),
-        None => sheets::join(),
-    }
-}
-
-/// Adds to a counter that this thread alone writes.
-#[inline(always)]
-fn add(counter: &AtomicU64, more: u64) {
-    // SAFETY: a valid word.
-    unsafe { arch::add_to(counter.as_ptr(), more) };
-}
-
-/// Raises a peak to the difference of two counters. (Where this thread has released blocks of others that may
-/// be negative.)
-#[inline(always)]
-fn raise(peak: &AtomicU64, made: &AtomicU64, gone: &AtomicU64) {
-    let now = made.load(Ordering::Relaxed).wrapping_sub(gone.load(Ordering::Relaxed));
-    if now as i64 > peak.load(Ordering::Relaxed) as i64 {
-        peak.store(now, Ordering::Relaxed);
-    }
-}
-
-/// A class's counters, as their thread adds to them.
-struct Class<'a>(&'a Traffic);
-
-impl Class<'_> {
-    #[inline(always)]
-    fn allocate(&self, size: u64) {
-        let traffic = self.0;
-        add(&traffic.count, 1);
-        add(&traffic.total, size);
-        raise(&traffic.peak, &traffic.total, &traffic.freed);
-    }
-
-    #[inline(always)]
-    fn release(&self, size: u64) {
-        add(&self.0.freed, size);
-    }
-}
-
-impl Lane {
-    /// Counts a block that was just handed out, and writes it into the side map; `usable` tells how large it
-    /// is.
-    pub fn count(self, block: *mut u8, size: u64, caller: usize, usable: impl FnOnce() -> u64) {
-        let module = if is_detailed() { callers::module_of(caller) } else { 0 };
-        self.count_for(module, block, size, usable);
-    }
-
-    /// The same for a block of this module.
-    pub fn count_for(self, module: usize, block: *mut u8, size: u64, usable: impl FnOnce() -> u64) {
-        if is_detailed() {
-            self.count_in_detail(module, size, usable());
-        } else {
-            self.count_in_brief(size);
-        }
-        sizes::set(block, size, module);
-    }
-
-    #[inline(always)]
-    fn count_in_brief(self, size: u64) {
-        add(&self.sheet.allocations, 1);
-        add(&self.sheet.allocated, size);
-        raise(&self.sheet.peak, &self.sheet.allocated, &self.sheet.freed);
-        compiler_fence(Ordering::SeqCst);
-    }
-
-    #[inline(always)]
-    fn count_in_detail(self, module: usize, size: u64, usable: u64) {
-        let [made, gone] = &self.sheet.usable;
-        add(made, usable);
-        raise(&self.sheet.usable_peak, made, gone);
-        Class(&self.sheet.modules[module]).allocate(size);
-        Class(&self.sheet.bins[bin_of(size)]).allocate(size);
-        self.count_in_brief(size);
-    }
-
-    /// Counts a block that goes, or has gone, back; `usable` tells how large it was.
-    pub fn uncount(self, known: Known, usable: impl FnOnce() -> u64) {
-        if known.is_inherited() {
-            add(&self.sheet.frees, 1);
-            sheets::release_inherited(known, usable);
-        } else if is_detailed() {
-            self.uncount_in_detail(known, usable());
-        } else {
-            self.uncount_in_brief(known);
-        }
-    }
-
-    #[inline(always)]
-    fn uncount_in_brief(self, known: Known) {
-        add(&self.sheet.frees, 1);
-        add(&self.sheet.freed, known.size);
-    }
-
-    #[inline(always)]
-    fn uncount_in_detail(self, known: Known, usable: u64) {
-        self.uncount_in_brief(known);
-        add(&self.sheet.usable[1], usable);
-        Class(&self.sheet.modules[known.module()]).release(known.size);
-        Class(&self.sheet.bins[bin_of(known.size)]).release(known.size);
-    }
-
-    /// Counts what a reallocation gave back; `usable`: how large it was.
-    #[inline(always)]
-    pub fn uncount_moved(self, known: Option<Known>, usable: u64) {
-        match known {
-            Some(known) => self.uncount(known, || usable),
-            None => add(&self.sheet.unknown, 1),
-        }
-    }
-
-    /// A request that does not fit; gives null back.
-    #[cold]
-    pub fn refuse(self, bytes: u64, caller: usize) -> *mut u8 {
-        refusing::refuse(self, bytes, caller);
-        set_errno(ENOMEM);
-        self.fail()
-    }
-
-    /// A reallocation that does not fit: the old block stays.
-    #[cold]
-    pub fn refuse_reallocation(self, old: Old, bytes: u64, caller: usize) -> *mut u8 {
-        old.put_back();
-        self.refuse(bytes, caller)
-    }
-
-    /// An allocation that was charged has failed; gives null back.
-    #[cold]
-    fn give_up(self, bytes: u64) -> *mut u8 {
-        spending::refund(self, bytes);
-        self.fail()
-    }
-
-    /// Counts an allocation that failed; gives null back.
-    #[cold]
-    pub fn fail(self) -> *mut u8 {
-        add(&self.sheet.failed, 1);
-        core::ptr::null_mut()
-    }
-}
-
-/// A block that is about to be reallocated: taken out of the side map, which keeps it if that fails.
-#[derive(Clone, Copy)]
-pub struct Old {
-    /// Where it is.
-    pub block: *mut u8,
-    /// What the side map knew.
-    pub known: Option<Known>,
-}
-
-impl Old {
-    /// What is known if it is the process's own.
-    #[inline(always)]
-    pub fn own(self) -> Option<Known> {
-        self.known.filter(|known| !known.is_inherited())
-    }
-
-    /// The block stays.
-    #[cold]
-    pub fn put_back(self) {
-        if let Some(known) = self.known {
-            sizes::put_back(self.block, known);
-        }
-    }
 }
 
 /// An allocation of `size` bytes that `make` makes, if the budget has them.
@@ -289,7 +110,7 @@ pub fn allocate(
 
 #[inline(never)]
 fn allocate_in_brief(bytes: u64, caller: usize, make: impl FnOnce() -> *mut u8) -> *mut u8 {
-    let Some(lane) = lane() else { return make() };
+    let Some(lane) = lane::own() else { return make() };
     let block = match make_charged(lane, bytes, caller, make) {
         Ok(block) => block,
         Err(null) => return null,
@@ -306,7 +127,7 @@ fn allocate_in_detail(
     ask: impl FnOnce() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    let Some(lane) = lane() else { return make() };
+    let Some(lane) = lane::own() else { return make() };
     let block = match make_charged(lane, bytes, caller, make) {
         Ok(block) => block,
         Err(null) => return null,
@@ -325,7 +146,7 @@ fn allocate_closely(
     ask: impl FnOnce() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    match lane() {
+    match lane::own() {
         Some(lane) => closely::allocate(lane, bytes, caller, ask(), make),
         None => make(),
     }
@@ -352,7 +173,7 @@ fn make_charged(
 /// Counts a block that was handed out before it was known that calls are counted; gives it back. (The
 /// budget has it, or it was the first thing of all to be too much. One of our own region is not counted.)
 pub fn count_made(block: *mut u8, size: usize, caller: usize) -> *mut u8 {
-    if let Some(lane) = lane().filter(|_| !block.is_null() && !is_early(block)) {
+    if let Some(lane) = lane::own().filter(|_| !block.is_null() && !is_early(block)) {
         closely::count_made(lane, block, size as u64, caller);
     }
     block
@@ -360,7 +181,7 @@ pub fn count_made(block: *mut u8, size: usize, caller: usize) -> *mut u8 {
 
 /// Counts a call that fails for its arguments; gives null back.
 pub fn fail() -> *mut u8 {
-    lane().map_or(core::ptr::null_mut(), Lane::fail)
+    lane::own().map_or(core::ptr::null_mut(), Lane::fail)
 }
 
 /// Gives a block back by `free`; null is no block.
@@ -392,7 +213,7 @@ fn release_in_detail(block: *mut u8, free: impl FnOnce(*mut u8)) {
 /// What is known of a block of the process's own, if the thread has a lane.
 #[inline(always)]
 fn take_now(block: *mut u8) -> Option<(Lane, Known)> {
-    lane_now().and_then(|lane| Some((lane, sizes::take_own(block)?)))
+    lane::now().and_then(|lane| Some((lane, sizes::take_own(block)?)))
 }
 
 /// Null, a block of our own region, the first call of a thread, a block of the parent's, one that stands apart from
@@ -403,7 +224,7 @@ fn release_closely(block: *mut u8, free: impl FnOnce(*mut u8)) {
     if block.is_null() || is_early(block) {
         return;
     }
-    let Some(lane) = lane() else { return free(block) };
+    let Some(lane) = lane::own() else { return free(block) };
     match sizes::take(block) {
         // (Before any block stood apart from others, this was said.)
         Some(known) => closely::release(lane, known, block, free),
@@ -422,7 +243,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if old.is_null() {
         return allocate(size, caller, ask, make);
     }
-    let Some(lane) = lane() else { return make() };
+    let Some(lane) = lane::own() else { return make() };
     // Once the block is given back its address may be another thread's.
     let old = Old { block: old, known: sizes::take(old) };
     let (bytes, own) = (size as u64, old.own());

@@ -1,14 +1,15 @@
 //! The writable data of the executable and of libraries, which is charged when they are loaded. A program
 //! whose data does not fit ends before its `main`.
 
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use heaptape_wire::ledger::Kind;
 
 use crate::arch::{self, syscall};
-use crate::modules::{Header, Info, PT_LOAD};
+use crate::modules::{self, Header, Info, PT_LOAD};
 use crate::pages::PAGE;
-use crate::{charges, counting, owner, refusing};
+use crate::{charges, counting, lane, owner, refusing};
 
 /// Bytes of all modules when the loader's list was last looked at, as far as they were charged.
 static CHARGED: AtomicU64 = AtomicU64::new(0);
@@ -19,7 +20,7 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 #[derive(Default)]
 pub struct Data {
     bytes: u64,
-    /// The largest one of all, and where it lies.
+    /// The largest one of those that are not charged yet, and where it lies. (What is new comes last.)
     largest: (u64, usize),
 }
 
@@ -37,19 +38,22 @@ impl Data {
             let end = start.wrapping_add(header.memory_size as usize);
             let bytes = (end.next_multiple_of(PAGE) - start / PAGE * PAGE) as u64;
             self.bytes += bytes;
-            self.largest = self.largest.max((bytes, start));
+            if self.bytes > CHARGED.load(Ordering::Relaxed) {
+                self.largest = self.largest.max((bytes, start));
+            }
         }
     }
 
-    /// Charges what is new, and gives back what is gone. (What `dlopen` has brought is there already: if it does
-    /// not fit, that is told, and the next look tries again.)
-    pub fn charge(&self) {
-        let Some((lane, account)) = counting::lane().zip(counting::account()) else { return };
+    /// Charges what is new, and gives back what is gone; false where it does not fit, which is told. The next look
+    /// tries again.
+    pub fn charge(&self) -> bool {
+        let Some((lane, account)) = lane::own().zip(counting::account()) else { return true };
         let before = CHARGED.load(Ordering::Relaxed);
         let more = self.bytes.saturating_sub(before);
         if more > 0 && !charges::charge(lane, Kind::Data, more) {
             REFUSED.store(true, Ordering::Relaxed);
-            return refusing::refuse_data(lane, more, self.largest.1);
+            refusing::refuse_data(lane, more, self.largest.1);
+            return false;
         }
         if let Some(less @ 1..) = before.checked_sub(self.bytes) {
             // The rest came with a fork.
@@ -58,12 +62,45 @@ impl Data {
             account.release_inherited(less - own);
         }
         CHARGED.store(self.bytes, Ordering::Relaxed);
+        true
     }
 }
 
 fn is_writable(header: &Header) -> bool {
     const PF_W: u32 = 2;
     header.kind == PT_LOAD && header.flags & PF_W != 0
+}
+
+/// A look at the loader's list, unless it is as it was at the last such look.
+struct Look {
+    data: Data,
+    is_new: bool,
+}
+
+/// Modules ever loaded and unloaded, at the last look.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+/// Charges what the loader has mapped since the last look; false where it does not fit, which is told once. For a thread
+/// that is in the loader.
+pub fn charge_new() -> bool {
+    let mut look = Look { data: Data::default(), is_new: false };
+    // SAFETY: the callback only reads what the loader hands it.
+    unsafe { modules::dl_iterate_phdr(see, (&raw mut look).cast()) };
+    !look.is_new || look.data.charge()
+}
+
+unsafe extern "C" fn see(info: *const Info, size: usize, look: *mut c_void) -> c_int {
+    // SAFETY: the loader's and our own structures.
+    let (info, look) = unsafe { (&*info, &mut *look.cast::<Look>()) };
+    if !look.is_new {
+        let generation = info.generation(size);
+        if SEEN.swap(generation, Ordering::Relaxed) == generation {
+            return 1;
+        }
+        look.is_new = true;
+    }
+    look.data.add(info);
+    0
 }
 
 /// From the constructor, once the modules were looked at: ends a program whose data does not fit.

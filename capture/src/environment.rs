@@ -12,7 +12,7 @@ use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::arch::{self, syscall};
 use crate::scratch::Scratch;
-use crate::{lifecycle, next};
+use crate::{lifecycle, next, summon};
 
 type Text = *const c_char;
 type List = *const Text;
@@ -43,20 +43,22 @@ unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(core::cell::UnsafeCell::new([[0; KEPT_BYTES]; 2]));
 
-/// Remembers the library's path and the session from the environment that the program was given.
+/// The session of those who join none, and are to look for none.
+pub const NOWHERE: &[u8] = b"-";
+
+/// Remembers the library's path, from the environment that the program was given, and the session.
 ///
 /// # Safety
 /// `environment` is a null-terminated array of C strings.
-pub unsafe fn remember(environment: List) {
+pub unsafe fn remember(environment: List, session: &[u8]) {
     // SAFETY: as promised.
     unsafe {
-        let Some(session) = variable(environment, SESSION_VARIABLE) else { return };
+        keep(0, SESSION_VARIABLE, session, &OWN.session);
         let Some(preload) = variable(environment, PRELOAD) else { return };
         // Ours stands first, or the user put it elsewhere: the part with our file's name.
         let ours =
             parts(preload.to_bytes()).find(|part| part.windows(FILE.len()).any(|w| w == FILE));
         let Some(ours) = ours else { return };
-        keep(0, SESSION_VARIABLE, session.to_bytes(), &OWN.session);
         keep(1, PRELOAD, ours, &OWN.preload);
     }
 }
@@ -137,6 +139,10 @@ impl Environment {
     pub unsafe fn complete(&mut self, given: List) -> List {
         let session = OWN.session.load(Ordering::Acquire) as Text;
         let preload = OWN.preload.load(Ordering::Acquire) as Text;
+        if summon::is_declined() && !session.is_null() && !given.is_null() {
+            // SAFETY: as promised.
+            return unsafe { self.with(session, given) };
+        }
         if session.is_null() || preload.is_null() || !lifecycle::is_covered() {
             return given;
         }
@@ -179,6 +185,26 @@ impl Environment {
             }
             self.scratch.list()
         }
+    }
+
+    /// `given` with the session in it and nothing else changed.
+    ///
+    /// # Safety
+    /// `given` is a null-terminated array of C strings.
+    unsafe fn with(&mut self, session: Text, given: List) -> List {
+        // SAFETY: as promised.
+        unsafe {
+            let mut count = 0;
+            while !(*given.add(count)).is_null() {
+                count += 1;
+            }
+            if variable(given, SESSION_VARIABLE).is_some() || !self.scratch.reserve(count + 1) {
+                return given;
+            }
+            (0..count).for_each(|i| self.scratch.push(*given.add(i)));
+        }
+        self.scratch.push(session);
+        self.scratch.list()
     }
 
     /// Writes `LD_PRELOAD=ours:theirs` into the buffer, if it fits; ours only where it can be reached.

@@ -1,8 +1,9 @@
 //! Heads: how large a block is, as glibc has it in the word before the block.
 //!
-//! `malloc_usable_size` reads this word, and two calls of it for each block were a good part of what counting in
-//! detail takes. What it reads is no promise of glibc's. So it is asked first, for some blocks, and the word is relied
-//! on where it has said the same each time. Other allocators are asked always.
+//! `malloc_usable_size` reads this word, and the one before the next block, which is seldom in a cache; two calls of
+//! it for each block were a good part of what counting in detail takes. What it reads is no promise of glibc's. So it
+//! is asked first, for some blocks, and the word is relied on where it has said the same each time. Other allocators
+//! are asked always.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -11,6 +11,7 @@ use heaptape_wire::event::{Allocation, Call};
 use crate::arch::with_caller;
 use crate::early::{early_size, is_early};
 use crate::following::following;
+use crate::heads::usable_size;
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{counted, counting, operators, thread};
 
@@ -34,8 +35,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: a live block of the library that is asked.
-    unsafe { ask(block) }.saturating_sub(size) as u64
+    usable_size(block, || ask).saturating_sub(size as u64)
 }
 
 /// Writes an allocation down, and gives its block back.

@@ -11,7 +11,9 @@
 //! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
 //! all that depends on the processor.
 //!
-//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread.
+//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. (In a counted job a
+//! process takes a [`knell`] at its first call.) Where the environment alone asks for a limit, [`summon`] calls heaptape,
+//! before the program begins.
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]
 
@@ -37,9 +39,12 @@ mod forks;
 mod heads;
 mod heaps;
 mod hooks;
+mod knell;
+mod lane;
 mod leaving;
 mod lifecycle;
 mod limits;
+mod loading;
 mod locking;
 mod mapped;
 mod mappings;
@@ -63,9 +68,12 @@ mod slot;
 mod spending;
 mod stacks;
 mod starting;
+mod summon;
 mod supply;
+mod text;
 mod thread;
 mod usable;
+mod whole;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -14,8 +14,9 @@ use heaptape_wire::process::{Origin, SlotState};
 use heaptape_wire::session::SESSION_VARIABLE;
 
 use crate::arena::{arena, map_arena, map_private, private};
-use crate::environment::{first_environment, variable};
+use crate::environment::{NOWHERE, first_environment, variable};
 use crate::registering::{refuse, register};
+use crate::summon::{self, Room};
 use crate::{arch, environment, forks, limits, modules, next};
 
 const UNKNOWN: u32 = 0;
@@ -102,6 +103,11 @@ pub fn own_thread(is_first: bool) -> u32 {
     if asked == 0 { UNKNOWN_TID } else { asked }
 }
 
+/// Whether libc notes the numbers of threads where we look for them, and the kernel may be asked about them.
+pub fn is_thread_noted() -> bool {
+    !is_sandboxed() && STATE.notes_threads.load(Ordering::Relaxed) != 0
+}
+
 /// Whether the program has asked for a sandbox.
 pub fn is_sandboxed() -> bool {
     STATE.sandboxed.load(Ordering::Relaxed) != 0
@@ -112,7 +118,10 @@ pub fn is_sleepless() -> bool {
     STATE.sleepless.load(Ordering::Relaxed) != 0
 }
 
-/// Joins the session that the environment names, if there is one.
+/// Joins the session that the environment names, if there is one. This is where most of our stack is needed; whoever
+/// only asks whether he is recorded may be a thread with hardly any.
+#[cold]
+#[inline(never)]
 fn join() -> bool {
     if !next::look_up()
         || STATE
@@ -132,12 +141,19 @@ fn join() -> bool {
         STATE.mode.store(UNKNOWN, Ordering::Release);
         return false;
     }
+    let mut room = Room::new();
     // SAFETY: a null-terminated array of C strings.
-    let joined = unsafe { variable(environment, SESSION_VARIABLE) }.is_some_and(map);
-    let recording = joined && register(Origin::Exec, environment);
-    if recording {
+    let session = unsafe {
+        match variable(environment, SESSION_VARIABLE) {
+            Some(session) => Some(session).filter(|session| session.to_bytes() != NOWHERE),
+            None => summon::session(environment, &mut room),
+        }
+    };
+    let recording =
+        session.is_some_and(|session| map(session) && register(Origin::Exec, environment));
+    if recording || summon::is_declined() {
         // SAFETY: as above.
-        unsafe { environment::remember(environment) };
+        unsafe { environment::remember(environment, session.map_or(NOWHERE, CStr::to_bytes)) };
     }
     STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
     recording
@@ -163,6 +179,8 @@ pub fn is_itself() -> bool {
 }
 
 /// Makes a forked child a process of its own.
+#[cold]
+#[inline(never)]
 fn register_fork() -> bool {
     arch::set_thread_word(0);
     STATE.copied.store(u32::from(!forks::is_by_libc()), Ordering::Relaxed);

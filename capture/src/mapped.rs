@@ -8,11 +8,13 @@
 use core::ffi::c_int;
 
 use heaptape_wire::ledger::Kind;
+use heaptape_wire::purse::{self, Purse};
 
-use crate::counting::{self, Lane};
+use crate::counting;
+use crate::lane::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
-use crate::{charges, heaps, starting};
+use crate::{charges, heaps, mappings, starting};
 
 const PROT_WRITE: c_int = 2;
 const MAP_TYPE: c_int = 0xf;
@@ -131,6 +133,22 @@ impl Leaving {
     }
 }
 
+/// A call for which so much is charged and that may never come back: a signal handler may leave it by a jump.
+/// Then others give back what was charged.
+struct Away(Option<(&'static Purse, purse::Away)>);
+
+impl Away {
+    fn begin(lane: Lane, kind: Kind, bytes: u64) -> Away {
+        let purse = lane.purse.filter(|_| bytes > 0 && kind == Kind::Mappings);
+        Away(purse.map(|purse| (purse, purse.send_away(bytes))))
+    }
+
+    /// It has come back; whether it is still charged.
+    fn end(self) -> bool {
+        self.0.is_none_or(|(purse, away)| purse.come_back(away))
+    }
+}
+
 /// The bytes that a call maps or unmaps, rounded as the kernel does for these flags.
 fn rounded(length: usize, flags: c_int) -> usize {
     const SIZE_SHIFT: c_int = 26;
@@ -173,7 +191,7 @@ pub fn note_heap(address: usize, length: usize, flags: c_int, caller: usize) {
 fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let is_fixed = map.flags & MAP_FIXED != 0;
     let at = if is_fixed { map.address } else { 0 };
-    let (Some(lane), Some(place)) = (counting::lane(), pages::pages(at, length)) else {
+    let (Some(lane), Some(place)) = (lane::own(), pages::pages(at, length)) else {
         return make();
     };
     let sort = Sort::of(map.protection, map.flags, caller);
@@ -192,18 +210,27 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         Sort::Open | Sort::Other => 0,
     };
     let leaving = is_fixed.then(|| Leaving::of(&place));
+    let away = Away::begin(lane, sort.kind(), paid);
     let result = make();
     if result == FAILED {
         if is_fixed {
             pages::stay(&place);
         }
-        charges::give_back(lane, sort.kind(), paid);
+        charges::give_back(lane, sort.kind(), if away.end() { paid } else { 0 });
         visit.end(lane, &(0..0));
         return result;
     }
     let Some(place) = pages::pages(result, length) else { return result };
     let leaving = leaving.unwrap_or_else(|| Leaving::of(&place));
     pages::gone(&place);
+    let whole = bytes(place.len());
+    // Right before the pages themselves are charged: a jump between the two is not noticed.
+    if !away.end() && !charges::charge_call(lane, sort.kind(), paid, whole, caller) {
+        mappings::unmap_again(result, length);
+        leaving.gone(lane);
+        visit.end(lane, &(0..0));
+        return FAILED;
+    }
     let made = bytes(sort.set(&place));
     leaving.replace(lane, sort.kind(), paid, made);
     visit.end(lane, &place);
@@ -214,7 +241,7 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
 pub fn unmap(address: usize, length: usize, make: impl FnOnce() -> c_int) -> c_int {
     // Before another thread is given the same addresses. (Where it fails nothing was mapped there, or much is odd.)
     heaps::unmapped(address, length);
-    let (Some(lane), Some(place)) = (counting::lane(), pages::pages(address, length)) else {
+    let (Some(lane), Some(place)) = (lane::own(), pages::pages(address, length)) else {
         return make();
     };
     let leaving = Leaving::of(&place);
@@ -236,7 +263,7 @@ pub fn protect(
     make: impl FnOnce() -> c_int,
 ) -> c_int {
     if protection & PROT_WRITE != 0
-        && let (Some(lane), Some(place)) = (counting::lane(), pages::pages(address, length))
+        && let (Some(lane), Some(place)) = (lane::own(), pages::pages(address, length))
     {
         let more = bytes(pages::openable(&place));
         let kind = starting::row(Kind::Mappings, caller);
@@ -287,7 +314,7 @@ pub fn remap(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize
 fn remap_charged(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize {
     let before = pages::pages(remap.address, remap.old.max(1));
     let after = pages::pages(remap.address, remap.new);
-    let (Some(lane), Some(before), Some(after)) = (counting::lane(), before, after) else {
+    let (Some(lane), Some(before), Some(after)) = (lane::own(), before, after) else {
         return make();
     };
     let length = after.len();
@@ -400,7 +427,7 @@ pub fn move_break(
         }
         return old;
     }
-    let (Some(lane), old) = (counting::lane(), end()) else { return make() };
+    let (Some(lane), old) = (lane::own(), end()) else { return make() };
     let kind = starting::row(Kind::Mappings, caller);
     let paid = bytes(between(old, increment).len());
     let paid = if increment > 0 { paid } else { 0 };
@@ -445,7 +472,7 @@ pub fn set_break(
 
 /// `shmat`.
 pub fn attach(id: c_int, caller: usize, make: impl FnOnce() -> usize) -> usize {
-    let Some(lane) = counting::lane() else { return make() };
+    let Some(lane) = lane::own() else { return make() };
     let Some((visit, size)) = Visit::of_segment(lane, id, caller) else { return FAILED };
     let result = make();
     let place = pages::pages(result, size).filter(|_| result != FAILED);
@@ -460,7 +487,7 @@ pub fn attach(id: c_int, caller: usize, make: impl FnOnce() -> usize) -> usize {
 
 /// `shmdt`.
 pub fn detach(address: usize, make: impl FnOnce() -> c_int) -> c_int {
-    let place = counting::lane().zip(shared::segment_at(address));
+    let place = lane::own().zip(shared::segment_at(address));
     let Some((lane, place)) = place else { return make() };
     let mut leaving = shared::Leaving::default();
     leaving.add(&place);

@@ -98,6 +98,16 @@ forwarded!(mallopt, mallopt_entry, 2, MALLOPT = c"mallopt", Mallopt, 0,
 forwarded!(malloc_trim, malloc_trim_entry, 1, MALLOC_TRIM = c"malloc_trim", MallocTrim, 0,
     (pad: usize) -> c_int);
 
+/// Unmaps what was mapped just now, and nobody has seen.
+pub fn unmap_again(address: usize, length: usize) {
+    type Unmap = unsafe extern "C" fn(usize, usize) -> c_int;
+    let next = MUNMAP.address();
+    if next != 0 {
+        // SAFETY: the type of libc's `munmap`; the mapping is ours alone.
+        unsafe { core::mem::transmute::<usize, Unmap>(next)(address, length) };
+    }
+}
+
 /// Where the program's data ends, as libc has it.
 fn data_end() -> usize {
     match SBRK.address() {

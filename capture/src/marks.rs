@@ -1,6 +1,6 @@
 //! Calls that change what happens later: threads, loaded libraries, sandboxes, the start of MPI.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering;
 
 use heaptape_wire::note::NoteKind;
@@ -13,7 +13,9 @@ use crate::lifecycle::STATE;
 use crate::next::DLOPEN;
 use crate::starting::Starting;
 use crate::thread::expect_threads;
-use crate::{callers, counting, filter, forks, modules, pages, sizes, spending, thread};
+use crate::{
+    callers, counting, filter, forks, loading, modules, pages, sizes, spending, thread, whole,
+};
 
 following!(static PTHREAD_CREATE = c"pthread_create");
 following!(static THRD_CREATE = c"thrd_create");
@@ -46,7 +48,27 @@ macro_rules! passing {
     };
 }
 
-passing!(pthread_create, thread_created, next_pthread_create, &PTHREAD_CREATE);
+with_caller!(pthread_create, 4, pthread_create_entry);
+
+unsafe extern "C" fn pthread_create_entry(
+    thread: *mut usize,
+    attributes: usize,
+    start: usize,
+    argument: usize,
+    caller: usize,
+) -> c_int {
+    type Create = unsafe extern "C" fn(*mut usize, usize, usize, usize) -> c_int;
+    let address = PTHREAD_CREATE.address();
+    if address == 0 {
+        return crate::next::ENOSYS;
+    }
+    // SAFETY: as the program asked.
+    let make = || unsafe {
+        thread_created();
+        core::mem::transmute::<usize, Create>(address)(thread, attributes, start, argument)
+    };
+    if counting::is_on() { whole::create(thread, attributes, caller, make) } else { make() }
+}
 passing!(thrd_create, thread_created, next_thrd_create, &THRD_CREATE);
 passing!(dlopen, library_opened, next_dlopen, &DLOPEN);
 passing!(dlmopen, namespace_opened, next_dlmopen, &DLMOPEN);
@@ -78,6 +100,7 @@ fn note_library(file: *const c_char, how: &[u64]) {
         unsafe { CStr::from_ptr(file) }.to_bytes()
     };
     thread::note(NoteKind::Dlopen, 0, how, text);
+    loading::begin();
     if how[0] & RTLD_DEEPBIND != 0 {
         // Whether it was loaded shows in the next list, which comes for that even if nothing is new.
         modules::forget();

@@ -25,6 +25,14 @@ pub struct Info {
     removed: u64,
 }
 
+impl Info {
+    /// Modules ever loaded and unloaded, if the loader has told so much that it is there.
+    pub fn generation(&self, size: usize) -> u64 {
+        let is_there = size >= core::mem::offset_of!(Info, removed) + 8;
+        if is_there { self.added.wrapping_add(self.removed << 32) } else { 0 }
+    }
+}
+
 /// `Elf64_Phdr` of <elf.h>.
 #[repr(C)]
 pub struct Header {
@@ -117,8 +125,7 @@ unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) ->
     // SAFETY: the loader's and our own structures.
     let (info, look) = unsafe { (&*info, &mut *data.cast::<Look>()) };
     if look.generation.is_none() {
-        let counted = size >= core::mem::offset_of!(Info, removed) + 8;
-        let generation = if counted { info.added.wrapping_add(info.removed << 32) } else { 0 };
+        let generation = info.generation(size);
         if generation == SEEN.load(Ordering::Relaxed) {
             return 1;
         }
@@ -211,6 +218,9 @@ fn describe(info: &Info, is_first: bool) {
     for (to, &from) in text[length..].iter_mut().zip(path) {
         *to = from;
         length += 1;
+    }
+    if counting::is_on() && !is_first {
+        counting::ledger().header().exempt.meet(path);
     }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use heaptape_wire::ledger::{OnLimit, Refused};
 
 use crate::arena::clock;
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::slot;

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use heaptape_wire::ledger::Kind;
 
 use crate::callers::{self, Found};
-use crate::counting::Lane;
+use crate::lane::Lane;
 use crate::{charges, refusing, starting};
 
 /// Bytes that are set aside.

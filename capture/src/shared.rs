@@ -12,7 +12,8 @@ use heaptape_wire::ledger::Kind;
 use heaptape_wire::objects::{Actor, Key, OBJECTS, Outside};
 
 use crate::arch::{self, syscall};
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
 use crate::mapped::Map;
 use crate::next::{ENOMEM, set_errno};

@@ -9,13 +9,15 @@ use heaptape_wire::atomic::AtomicU64;
 use heaptape_wire::ledger::{Kind, SHEETS};
 
 use crate::arena::{private, thread_place};
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::lane::{self, Lane};
 use crate::lifecycle::{self, STATE};
 use crate::patience::Patience;
 use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
 use crate::{
-    apart, arch, asking, callers, heads, heaps, pages, reserve, shared, sizes, spending, stacks,
+    apart, arch, asking, callers, heads, heaps, knell, pages, reserve, shared, sizes, spending,
+    stacks,
 };
 
 /// The number of the process slot, which the account has, too.
@@ -42,12 +44,19 @@ pub fn join() -> Option<Lane> {
     }
     let slot = slot::own()?;
     if slot.lane().is_none() {
-        let index = take(slot)?;
+        if slot.is_uncounted() {
+            return None;
+        }
+        let Some(index) = take(slot) else {
+            slot.set_uncounted();
+            return None;
+        };
         let is_exempt = counting::account()?.is_exempt();
         let purse = (!is_exempt).then(|| ledger().purse(index));
         let lane = Lane { sheet: ledger().sheet(index), purse };
         slot.set_lane(lane);
         if IS_NEW.swap(false, Ordering::Relaxed) {
+            knell::hang(slot.identity().1);
             reserve::begin(lane);
             stacks::begin(lane);
             if heaps::are_of_glibc() {
@@ -61,7 +70,7 @@ pub fn join() -> Option<Lane> {
 }
 
 /// How long a thread waits for a sheet where many begin at once, and the collector has not got memory for more
-/// yet. Without one it is not counted.
+/// yet. Without one it is never counted.
 const WAIT_MS: u64 = 200;
 
 /// Takes a sheet for the thread with this slot; its number.
@@ -69,7 +78,7 @@ fn take(slot: &ThreadSlot) -> Option<usize> {
     let index = claim().or_else(|| {
         let mut patience = Patience::new();
         loop {
-            if patience.has_waited(WAIT_MS) || !patience.wait() {
+            if are_all_ready() || patience.has_waited(WAIT_MS) || !patience.wait() {
                 ledger().header().uncounted.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
@@ -86,6 +95,11 @@ fn take(slot: &ThreadSlot) -> Option<usize> {
     Some(index)
 }
 
+/// Whether there is nothing to wait for: all sheets that there can be have memory.
+fn are_all_ready() -> bool {
+    ledger().header().sheets_ready.load(Ordering::Acquire) as usize >= SHEETS
+}
+
 /// Claims a sheet that nobody has had, or one that a process has left which is gone.
 fn claim() -> Option<usize> {
     let header = ledger().header();
@@ -94,7 +108,7 @@ fn claim() -> Option<usize> {
         ((taken as usize) < ready).then_some(taken + 1)
     });
     let fresh = fresh.ok().map(|index| index as usize);
-    let is_claimed = |index: &usize| ledger().sheet(*index).claim();
+    let is_claimed = |index: &usize| ledger().sheet(*index).claim(own_slot());
     fresh.filter(is_claimed).or_else(|| (0..ready).find(is_claimed))
 }
 
@@ -147,7 +161,7 @@ pub fn before_fork() {
 /// end.
 pub fn after_fork() {
     if counting::is_on() && shared::has_inherited() {
-        counting::lane();
+        lane::own();
     }
 }
 

@@ -21,7 +21,7 @@ use heaptape_wire::purse::Purse;
 use crate::arch;
 use crate::arena::{arena, clock, private, thread_place};
 use crate::asking;
-use crate::counting::Lane;
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE, detach};
 use crate::shortage::ShortOfMemory;
 use crate::stacks;
@@ -55,6 +55,8 @@ pub struct ThreadSlot {
     sheet: *const Sheet,
     /// Its part of the budget, or null.
     purse: *const Purse,
+    /// There was no room for it in the ledger.
+    is_uncounted: bool,
 }
 
 /// Room that an event needs at the most.
@@ -410,6 +412,7 @@ impl ThreadSlot {
                 short: ShortOfMemory::NONE,
                 sheet,
                 purse,
+                is_uncounted: false,
             });
             if let Some(sheet) = sheet.as_ref() {
                 sheet.take_over((*slot).tid, stacks::own((*slot).tid));
@@ -440,6 +443,16 @@ impl ThreadSlot {
         self.purse = lane.purse.map_or(core::ptr::null(), core::ptr::from_ref);
         compiler_fence(Ordering::SeqCst);
         self.sheet = lane.sheet;
+    }
+
+    /// Whether the thread is counted nowhere.
+    pub fn is_uncounted(&self) -> bool {
+        self.is_uncounted
+    }
+
+    /// There was no room for it in the ledger.
+    pub fn set_uncounted(&mut self) {
+        self.is_uncounted = true;
     }
 
     /// Takes the thread's lane away.

@@ -8,8 +8,12 @@ use heaptape_wire::purse::Purse;
 
 use crate::arch::{self, syscall};
 use crate::arena::arena;
-use crate::counting::{self, Lane, ledger};
+use crate::counting::{self, ledger};
+use crate::knell;
+use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
+use crate::patience::Patience;
+use crate::whole;
 
 const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
 const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 1 << 2;
@@ -27,11 +31,13 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
     let budget = ledger().budget();
+    let ends = ledger().header().ends();
     let spends = || budget.spend(purse, bytes, &System).is_ok();
     let fits = spends()
         || bytes <= budget.limit()
-            // A process may have died, or become another program, a moment ago.
-            && (settles() && spends() || counting::is_by_usable() && comes_back(spends));
+            && (whole::give_back_gone() && spends()
+                || comes_free(ends, spends)
+                || counting::is_by_usable() && comes_back(spends));
     if fits {
         ledger().header().note_high(budget.granted());
     }
@@ -66,22 +72,68 @@ fn comes_back(spends: impl Fn() -> bool) -> bool {
     false
 }
 
+/// Spends once what the dead held has been given back; false where it does not fit even then. `ends`: those that the
+/// collector knew of before it was found not to fit.
+///
+/// The kernel tells of an end before it lets anybody know of it, see [`knell`]. Such a process is waited for. Where none
+/// rings, and nothing was given back since, all that could come free is known.
+fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
+    /// The kernel may take so long to tear down a large process.
+    const MOST_MS: u64 = 1000;
+    let header = ledger().header();
+    let mut patience = None;
+    loop {
+        let has_rung = knell::has_rung();
+        let is_away = !has_rung && stays_away();
+        if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
+            return false;
+        }
+        if header.ends() == ends && !settles() {
+            return false;
+        }
+        ends = header.ends();
+        if spends() {
+            return true;
+        }
+        if has_rung || is_away {
+            let patience = patience.get_or_insert_with(Patience::new);
+            if patience.has_waited(MOST_MS) || !patience.wait() {
+                knell::give_up();
+                return false;
+            }
+        }
+    }
+}
+
+/// Whether bytes are spent for calls that do not come back in a while. The collector takes them, once it is asked.
+fn stays_away() -> bool {
+    const ROUNDS: u32 = System::SPINS + 3;
+    (0..ROUNDS).all(|round| {
+        System.purses().any(|purse| purse.away() > 0) && {
+            System.wait(round);
+            true
+        }
+    })
+}
+
 /// When the collector was last asked, as the session clock and the ends known then; 0 before.
 static ASKED: AtomicU64 = AtomicU64::new(0);
-/// An answer holds so long, unless the end of another process was told meanwhile: who is refused all the time
-/// would wait all the time.
+/// An answer holds so long, unless the end of another process was told meanwhile: there may be processes without a
+/// knell, and who is refused all the time would wait all the time.
 const HOLDS_MS: u32 = 50;
 
-/// Waits until the collector has given back what the dead held; false where nobody will, or nobody can have
-/// died since it last has.
+/// Whether the collector's last answer holds no longer.
+fn is_to_be_asked() -> bool {
+    let (time, deaths) = (arena().session().clock().wrapping_add(1), ledger().header().deaths());
+    let last = ASKED.load(Ordering::Relaxed);
+    last == 0 || last as u32 != deaths || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS
+}
+
+/// Waits until the collector has given back what those held that it knows to be dead; false where it never will.
 fn settles() -> bool {
     let header = ledger().header();
     let session = arena().session();
     let (time, deaths) = (session.clock().wrapping_add(1), header.deaths());
-    let last = ASKED.load(Ordering::Relaxed);
-    if last != 0 && last as u32 == deaths && time.wrapping_sub((last >> 32) as u32) < HOLDS_MS {
-        return false;
-    }
     ASKED.store(u64::from(time.max(1)) << 32 | u64::from(deaths), Ordering::Relaxed);
     let question = header.ask();
     let (mut beat, mut silent) = (session.heartbeat(), 0);

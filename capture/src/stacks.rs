@@ -6,7 +6,7 @@
 
 use heaptape_wire::ledger::{Kind, STACK_STEP};
 
-use crate::counting::Lane;
+use crate::lane::Lane;
 use crate::pages::PAGE;
 use crate::{arch, charges, lifecycle, pages};
 

@@ -12,8 +12,9 @@ use core::ptr::copy_nonoverlapping;
 
 use crate::apart::{self, Row};
 use crate::closely::{count, give_old_back, is_usual};
-use crate::counting::{self, Lane, Old, ledger};
+use crate::counting::{self, ledger};
 use crate::heads::usable_size;
+use crate::lane::{Lane, Old};
 use crate::next::{UsableSize, next};
 
 /// What is charged for a block: no less than was asked for, where its allocator can't be asked.

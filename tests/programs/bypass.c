@@ -134,7 +134,7 @@ static size_t by_another_stack(void (*work)(int), int by_signal) {
 
 static size_t by_a_plug_in(void) {
     void *library = dlopen(plug_in, RTLD_NOW);
-    char *bss = library ? dlsym(library, "large") : NULL;
+    char *bss = library ? dlsym(library, "roomy_data") : NULL;
     if (bss == NULL) return 0;
     touch(bss, want * MIB);
     return want;

@@ -47,6 +47,8 @@ static struct held *give_back(struct held *last) {
 
 static void *fill(void *unused) {
     (void)unused;
+    // Nobody takes what others need to make their threads.
+    is_first();
     for (int round = 0; round < rounds; round++) {
         struct held *last = NULL;
         for (struct held *one; (one = take(last)) != NULL;) last = one;

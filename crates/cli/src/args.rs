@@ -19,7 +19,7 @@ use heaptape_analyze::curves::Figure;
 
 use crate::output::Stdout;
 
-pub(crate) use counting::{Counting, Limit, Stat};
+pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
 pub(crate) use reading::{By, Events, Info, Live, Sysroot};
 pub(crate) use recording::Record;
@@ -130,6 +130,7 @@ pub(crate) enum Command {
     CapturePath(CapturePath),
     Completions(Completions),
     Man(Man),
+    Summoned(Summoned),
 }
 
 /// The text at the end of a command's help: two commands with what they do.

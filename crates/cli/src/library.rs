@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heaptape_proc::elf::{self, Executable, Form};
 
+use crate::output::by_limit;
+
 /// The library, as `build.rs` made it.
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptape.so"));
 
@@ -38,13 +40,53 @@ pub(crate) fn path() -> Result<PathBuf> {
     for directory in directories() {
         match place(&directory) {
             Ok(path) => return Ok(path),
-            Err(error) => refusals.push(format!("{}: {error:#}", directory.display())),
+            Err(error) => {
+                let limit = error.root_cause().downcast_ref().map_or("", by_limit);
+                if !limit.is_empty() {
+                    // No other place would do better.
+                    let place = directory.display();
+                    bail!(
+                        "cannot put the capture library into {place}: {error:#}{limit}; nothing was started"
+                    );
+                }
+                refusals.push(format!("{}: {error:#}", directory.display()));
+            }
         }
     }
     bail!(
         "there is no place for the capture library ({}); set XDG_CACHE_HOME to a directory that you may write and run programs from",
         refusals.join("; ")
     )
+}
+
+/// Leaves this program's place beside the library, which looks for it there where only variables ask for a
+/// limit. Nothing is left beside a library that is not ours.
+///
+/// # Errors
+/// When there is something else of that name, or the link can't be made.
+pub(crate) fn leave_way_back(library: &Path) -> Result<()> {
+    let Some(place) = way_back(library).filter(|_| std::env::var_os(OVERRIDE).is_none()) else {
+        return Ok(());
+    };
+    let program = std::env::current_exe().context("cannot find heaptape's own file")?;
+    if fs::read_link(&place).is_ok_and(|there| there == program) {
+        return Ok(());
+    }
+    // Beside it first: somebody may be looking for it.
+    let beside = place.with_file_name(format!(".heaptape.{}", std::process::id()));
+    let made = std::os::unix::fs::symlink(&program, &beside)
+        .and_then(|()| fs::rename(&beside, &place))
+        .with_context(|| format!("cannot make the link {}", place.display()));
+    if made.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    made
+}
+
+/// `heaptape-0123.so` without its ending, for `libheaptape-0123.so`: as the library finds it.
+fn way_back(library: &Path) -> Option<PathBuf> {
+    let name = library.file_name()?.to_str()?;
+    Some(library.with_file_name(name.strip_prefix("lib")?.strip_suffix(".so")?))
 }
 
 fn is_library(path: &Path) -> bool {

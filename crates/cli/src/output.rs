@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use heaptape_collect::was_open;
+use rustix::io::Errno;
 
 /// A writer whose errors begin with its name; their kind stays.
 pub(crate) struct Named<W> {
@@ -24,7 +25,10 @@ impl<W: Write> Named<W> {
         match error.kind() {
             // Writers try again after this one.
             io::ErrorKind::Interrupted => error,
-            kind => io::Error::new(kind, format!("cannot write to {}: {error}", self.name)),
+            kind => {
+                let why = by_limit(&error);
+                io::Error::new(kind, format!("cannot write to {}: {error}{why}", self.name))
+            }
         }
     }
 }
@@ -36,6 +40,15 @@ impl<W: Write> Write for Named<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().map_err(|error| self.named(error))
+    }
+}
+
+/// The limit of the shell that an error comes from, as a remark behind it.
+pub(crate) fn by_limit(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::FBIG) => " (the limit on the size of files, ulimit -f, is too low)",
+        Some(Errno::MFILE) => " (the limit on open files, ulimit -n, is too low)",
+        _ => "",
     }
 }
 

@@ -90,6 +90,70 @@ fn data_that_does_not_fit_is_refused_before_main() {
     }
 }
 
+/// A fork's child writes over what it shares with its parent: twice as much is resident as is charged.
+#[test]
+fn copies_of_what_a_fork_shares_are_told_where_they_pass_the_limit() {
+    let script = "import os, sys, time\nx = bytearray(60 << 20)\nchild = os.fork()\n\
+                  x[::4096] = b'x' * (15 << 10)\ntime.sleep(3)\nif child: os.waitpid(child, 0)";
+    let command = words(["python3", "-c", script]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()), "{document}");
+    let text = outcome.stderr_text();
+    assert!(text.contains("resident at one time, which is more than"), "{text}");
+}
+
+#[test]
+fn large_stacks_are_charged_whole_from_the_start_of_their_threads_to_the_end() {
+    let command = words([program("large_stacks").as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert_eq!((said.as_str(), outcome.code()), ("right\n", 0));
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT));
+}
+
+#[test]
+fn what_was_charged_for_a_call_that_a_jump_has_left_is_given_back() {
+    const BLOCK: i64 = 1 << 20;
+    let command = words([program("jumping").as_os_str(), OsStr::new(&LIMIT.to_string())]);
+    let (outcome, document) = limited(LIMIT, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let numbers: Vec<i64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [jumps, missing] = numbers[..] else { panic!("{said}") };
+    assert_eq!((jumps, outcome.code()), (60, 0), "{said}");
+    // Between a charge and its note there are a few instructions, and a jump may leave these as well.
+    assert!((0..=5 * BLOCK).contains(&missing), "{missing}");
+    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{document}");
+}
+
+/// The program knows what the libraries have, and asks for blocks to see what is left after each call.
+#[test]
+fn data_of_a_library_is_charged_by_the_time_it_is_loaded_and_refused_where_it_does_not_fit() {
+    let folder = scratch();
+    let copy = folder.path().join("copy.so");
+    fs::copy(library("roomy"), &copy).expect("a copy");
+    let command = words([
+        program("opening").as_os_str(),
+        OsStr::new(&LIMIT.to_string()),
+        library("roomy").as_os_str(),
+        copy.as_os_str(),
+        library("roomless").as_os_str(),
+    ]);
+    for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+        let (outcome, document) = limited(LIMIT, &[], &command, preload.as_deref());
+        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert_eq!((said.as_str(), outcome.code()), ("right\n", 0), "{preload:?}");
+        assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{preload:?}");
+    }
+    let script = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)";
+    let path = library("roomy");
+    let command = words(["python3".as_ref(), "-c".as_ref(), script.as_ref(), path.as_os_str()]);
+    let (outcome, document) = limited(30_000_000, &[], &command, None);
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(said.contains("Cannot allocate memory") && outcome.code() == 0, "{said}");
+    assert_eq!(document["refused"], 1, "{document}");
+    assert!(outcome.stderr_text().contains("40.0 MiB of data with bss"), "{outcome:?}");
+}
+
 /// A job that shares a window of so many bytes, under every MPI that is there.
 fn with_window(ranks: usize, bytes: u64, limit: u64, option: &[&str]) -> Vec<(Outcome, Value)> {
     let mpis = [("openmpi", &["--oversubscribe"][..]), ("mpich", &[])];

@@ -12,9 +12,9 @@ use std::fs;
 use std::process::Command;
 
 const PAIRS: u64 = 100_000;
-/// Instructions of ours in a pair of `malloc` and `free`, the look at the usable size not counted.
-/// (118 when this was written.)
-const MOST_A_PAIR: u64 = 125;
+/// Instructions of ours in a pair of `malloc` and `free`, the look at the usable size counted.
+/// (125 when this was written.)
+const MOST_A_PAIR: u64 = 130;
 
 #[test]
 fn a_pair_of_calls_costs_few_instructions() {

@@ -108,7 +108,7 @@ fn this_system_can_record_and_says_so() {
     assert_eq!((&value["schema"], &value["program"]), (&"heaptape.doctor/1".into(), &Value::Null));
     let system = &value["system"];
     let expected = "kernel page_size processors features clock_source tsc_trusted counters overcommit memory shm \
-        ptrace_scope cgroup huge_pages limits seccomp no_new_privileges preloads audit mpi ucx library trial";
+        ptrace_scope cgroup auto_limit huge_pages limits seccomp no_new_privileges preloads audit mpi ucx library trial";
     assert_eq!(keys(system), expected.split_whitespace().collect());
     let trial = &system["trial"];
     assert_eq!(

@@ -92,6 +92,34 @@ fn what_the_dead_held_is_free_from_the_moment_on_that_their_end_is_seen() {
     assert_eq!(document(folder.path())["verdict"], "within");
 }
 
+/// There are sheets for 4096 threads. Those beyond go on uncounted, and that is told.
+#[test]
+fn more_threads_than_can_be_counted_are_told() {
+    let (folder, words) = (scratch(), ["4300", "1", "20"]);
+    let plain = Command::new(program("crowd")).args(words).status().expect("a program");
+    if !plain.success() {
+        return skip("so many threads are too many here");
+    }
+    let outcome = run(&mut limited(folder.path(), GIB, &[], program("crowd"), &words));
+    let document = document(folder.path());
+    assert_eq!((outcome.code(), &document["verdict"]), (0, &"uncovered".into()), "{document}");
+    let uncounted = document["uncounted_threads"].as_u64().expect("a number");
+    // With its first thread there are 205 too many; on a busy machine others have waited for a sheet in vain.
+    assert!((205..2000).contains(&uncounted), "{uncounted}");
+}
+
+/// However an end shows, also where this library sees nothing of it, what was held is free from then on.
+#[test]
+fn what_the_dead_held_is_free_however_their_end_shows() {
+    for (how, rounds) in [("wait", "1000"), ("call", "20"), ("pipe", "500"), ("poll", "500")] {
+        let folder = scratch();
+        let args = ["700000000", rounds, how];
+        let outcome = run(&mut limited(folder.path(), GIB, &[], program("succession"), &args));
+        assert_eq!(printed(&outcome), "0", "{how}");
+        assert_eq!(document(folder.path())["verdict"], "within", "{how}");
+    }
+}
+
 #[test]
 fn a_block_grows_to_the_edge_and_not_beyond() {
     for words in [&[][..], &["--exact"], &["--brief"]] {

@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::limited::{document, limited};
+use harness::limited::{assert_documented, document, documented_fields, fields, limited};
 use harness::running::{Outcome, Running, run, until};
 use harness::{LIMIT, heaptape, may_mount, scratch, skip};
 use rustix::process::Signal;
@@ -56,6 +56,13 @@ fn memory_mapped_past_the_library_ends_the_job() {
     let (outcome, document) = enclosed(20, &["--strict"], &["raw", &bytes(1000)]);
     assert_eq!((outcome.code(), &document["verdict"]), (3, &"killed".into()), "{document}");
     assert_eq!(document["exit"]["signal"], 9);
+    assert_documented(&document);
+    let seen = fields(&document);
+    let is_of_these = |name: &&String| {
+        ["cgroup.", "resident.", "killed."].iter().any(|begin| name.starts_with(begin))
+    };
+    let documented = documented_fields();
+    assert!(documented.iter().filter(is_of_these).all(|name| seen.contains(name)), "{seen:?}");
     let killed = &document["killed"];
     // The hard limit ends it, or a look, whichever comes first.
     assert!(

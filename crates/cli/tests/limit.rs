@@ -4,8 +4,9 @@
 mod harness;
 
 use harness::compile::{program, static_program};
+use harness::limited::{assert_documented, documented_fields, fields};
 use harness::running::{Outcome, Running, run, until};
-use harness::{heaptape, one_sentence, scratch};
+use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -117,6 +118,131 @@ fn only_libraries_may_be_exempt_and_only_so_many() {
 }
 
 #[test]
+fn a_name_that_no_library_had_is_told() {
+    let folder = scratch();
+    let libc = run(std::process::Command::new("ldd").arg("/bin/ls"));
+    let libc = String::from_utf8_lossy(&libc.stdout).into_owned();
+    let libc = libc
+        .split_whitespace()
+        .find(|word| word.ends_with("/libc.so.6"))
+        .expect("a path")
+        .to_owned();
+    // One that a program only opens later, and one that asks for nothing.
+    let script = "import ctypes; ctypes.CDLL('libutil.so.1')";
+    let words = [
+        "limit",
+        "1GB",
+        "--exempt",
+        "libc.so.6",
+        "--exempt",
+        "nosuch.so",
+        "--exempt",
+        "libutil.so.1",
+    ];
+    let words = [&words[..], &["--exempt", &libc, "--exempt", "/no/such/libc.so.6"]].concat();
+    let command = ["/usr/bin/python3", "-c", script].map(OsStr::new);
+    let (outcome, document) = documented(folder.path(), &words, &command);
+    let names = serde_json::json!(["nosuch.so", "/no/such/libc.so.6"]);
+    assert_eq!(document["settings"]["exempt_unmatched"], names);
+    let text = outcome.stderr_text().replace('\n', " ");
+    assert!(
+        text.contains("--exempt nosuch.so, /no/such/libc.so.6: no libraries of these names"),
+        "{text}"
+    );
+    let (outcome, document) = documented(folder.path(), &words[..4], &command);
+    assert_eq!(document["settings"]["exempt_unmatched"], serde_json::json!([]));
+    assert!(!outcome.stderr_text().contains("--exempt"));
+}
+
+/// Which of its calls has met the limit is nothing to the user.
+#[test]
+fn a_limit_of_the_shell_that_leaves_no_room_is_named() {
+    let folder = scratch();
+    let job = folder.path().file_name().expect("a name").to_owned();
+    let started = |limit: &str, words: &str| {
+        // What it says goes to no file, which would be too long.
+        let script = format!(
+            "(ulimit {limit} && exec \"$0\" {words} -- echo started) 2>&1 | cat >&2; exit ${{PIPESTATUS[0]}}"
+        );
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &script, harness::HEAPTAPE]).env_remove("LD_PRELOAD");
+        command.env("HEAPTAPE_JOB", &job).current_dir(folder.path());
+        run(&mut command)
+    };
+    for words in [
+        "limit 1GB --quiet --json x.json",
+        "stat --quiet",
+        "limit 1GB --quiet --join --json y.json",
+    ] {
+        let mut tried = vec![("-f 0".to_owned(), "ulimit -f"), ("-f 1".to_owned(), "ulimit -f")];
+        tried.extend((4..9).map(|files| (format!("-n {files}"), "ulimit -n")));
+        for (limit, named) in tried {
+            let outcome = started(&limit, words);
+            if outcome.code() == 0 {
+                // Who may lift it, or needs no more, goes on.
+                assert_eq!(outcome.stderr_text(), "started\n", "{words}, {limit}");
+                continue;
+            }
+            assert_eq!(outcome.code(), 125, "{words}, {limit}: {}", outcome.stderr_text());
+            let sentence = one_sentence(&outcome);
+            assert!(sentence.contains(named), "{words}, {limit}: {sentence}");
+            for call in ["sigaction", "urandom", "memfd", "socket"] {
+                assert!(!sentence.contains(call), "{words}, {limit}: {sentence}");
+            }
+        }
+    }
+}
+
+/// The program's own signal of too long a file is its user's.
+#[test]
+fn the_signal_of_a_file_that_is_too_long_is_as_the_user_has_it() {
+    let ask = "grep ^SigIgn: /proc/self/status";
+    for (begin, is_ignored) in [("", false), ("trap '' XFSZ; ", true)] {
+        for counted in [
+            "limit 1GB --quiet",
+            "stat --quiet",
+            "limit 1GB --quiet --join",
+            "limit 1GB --quiet --join --strict",
+        ] {
+            let script = format!("{begin}exec \"$0\" {counted} -- {ask}");
+            let mut command = std::process::Command::new("bash");
+            command.args(["-c", &script, harness::HEAPTAPE]).env_remove("LD_PRELOAD");
+            let folder = scratch();
+            let outcome = run(command.env("HEAPTAPE_JOB", folder.path()));
+            let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+            let signals = text
+                .split_whitespace()
+                .next_back()
+                .and_then(|word| u64::from_str_radix(word, 16).ok());
+            let signals = signals.expect("signals");
+            assert_eq!(signals & 1 << (25 - 1) != 0, is_ignored, "{counted}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_report_and_no_good_status() {
+    if !harness::may_mount() {
+        return skip("only root may mount a small disk");
+    }
+    let folder = scratch();
+    // The command fills the disk.
+    let script = "mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" && shift && \"$@\"; echo $?; wc -c <x.json; ls -A | grep -v fill";
+    let fill = "head -c 1000000 /dev/zero >fill 2>/dev/null; exit 0";
+    for (strict, status) in [(None, "125"), (Some("--strict"), "3")] {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(folder.path()).arg(harness::HEAPTAPE);
+        command.args(["limit", "1GB", "--quiet", "--json", "x.json"]).args(strict);
+        command.args(["--", "sh", "-c", fill]).env_remove("LD_PRELOAD");
+        let outcome = run(&mut command);
+        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [status, "0", "x.json"]);
+        let sentence = one_sentence(&outcome);
+        assert!(sentence.contains("x.json") && sentence.contains("space"), "{sentence}");
+    }
+}
+
+#[test]
 fn a_report_is_text_or_markdown_by_its_name() {
     let folder = scratch();
     for (name, start) in [("x.md", "# Memory of sh "), ("x.txt", "Memory of sh ")] {
@@ -204,7 +330,8 @@ fn nobody_joins_a_job_that_has_no_name() {
     let outcome = shell(&["limit", "1GB", "--join"], "true");
     assert_eq!(outcome.code(), 125);
     assert!(one_sentence(&outcome).contains("HEAPTAPE_JOB=NAME"));
-    assert_eq!(shell(&["limit", "1GB", "--join", "--strict"], "true").code(), 2);
+    assert_eq!(shell(&["limit", "1GB", "--join", "--strict"], "true").code(), 125);
+    assert_eq!(shell(&["limit", "1GB", "--join", "--live"], "true").code(), 2);
 }
 
 #[test]
@@ -250,4 +377,23 @@ fn a_killed_job_has_a_status_of_its_own() {
         documented(folder.path(), &["limit", "50MB", "--strict", "--quiet"], &command);
     assert_eq!((outcome.code(), outcome.stderr_text()), (3, String::new()));
     assert_eq!(document["exit"]["code"], 5);
+}
+
+/// What reads the documents relies on each field; the documentation has them all, and no other.
+#[test]
+fn every_field_of_the_document_is_documented() {
+    let folder = scratch();
+    let script = "for i in $(seq 30); do /bin/true; done; \"$0\" 70000000; \"$1\"; sleep 0.6";
+    let command = ["bash", "-c", script].map(OsStr::new);
+    let (sizes, fixed) = (program("sizes"), static_program("static"));
+    let command = [&command[..], &[sizes.as_os_str(), fixed.as_os_str()]].concat();
+    let (_, document) = documented(folder.path(), &["limit", "50MB"], &command);
+    assert_documented(&document);
+    let mut unseen = documented_fields();
+    let seen = fields(&document);
+    // tests/stopped.rs, tests/enclosed.rs, tests/given.rs and tests/patched.rs have those.
+    let elsewhere = ["stopped[]", "cgroup.", "resident.", "killed.", "felled.", "patches[]"];
+    let is_elsewhere = |name: &str| elsewhere.iter().any(|begin| name.starts_with(begin));
+    unseen.retain(|name| !seen.contains(name) && !is_elsewhere(name));
+    assert!(unseen.is_empty(), "there is no {unseen:?}");
 }

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,9 @@ pub(crate) struct SharedArena {
     session: PathBuf,
     /// Extents that were given memory.
     extents: usize,
-    large_extents: usize,
+    /// Those of them that are large chunks, and those that are cut into small ones.
+    larges: Vec<usize>,
+    smalls: Vec<usize>,
     slots: usize,
     full: bool,
 }
@@ -115,7 +118,8 @@ impl SharedArena {
             named,
             session,
             extents: 0,
-            large_extents: 0,
+            larges: Vec::new(),
+            smalls: Vec::new(),
             slots: 0,
             full: false,
         })
@@ -218,6 +222,9 @@ impl SharedArena {
     /// Offers a slot again, under its next generation.
     pub(crate) fn offer_again(&self, slot: u16, generation: u32) {
         if let Some(ledger) = self.ledger() {
+            // In this order: who finds no knell that rings looks whether an end was noted meanwhile.
+            ledger.header().note_end();
+            ledger.knell(slot as usize).clear();
             ledger.account(slot as usize).open(generation + 1);
         }
         self.arena.slot(slot as usize).offer(generation + 1);
@@ -236,11 +243,12 @@ impl SharedArena {
         self.extents += 1;
         let session = self.arena.session();
         if large {
-            self.large_extents += 1;
+            self.larges.push(extent);
             self.put(Chunk::Large(extent));
             session.large_end.store(extent as u32 + 1, Ordering::Release);
         } else {
-            let smalls = extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT;
+            self.smalls.push(extent);
+            let smalls = smalls_of(extent);
             smalls.clone().for_each(|small| self.put(Chunk::Small(small)));
             if session.small_end.load(Ordering::Relaxed) == 0 {
                 session.small_start.store(smalls.start as u32, Ordering::Relaxed);
@@ -253,10 +261,10 @@ impl SharedArena {
 
     /// Chunks that lie in offered extents, with their owner words.
     pub(crate) fn owners(&self) -> impl Iterator<Item = (Chunk, u64)> + '_ {
-        let larges = self.arena.large_owners()[..self.extents].iter();
-        let smalls = self.arena.small_owners()[..self.extents * SMALL_PER_EXTENT].iter();
-        let large = larges.enumerate().map(|(i, w)| (Chunk::Large(i), w));
-        let small = smalls.enumerate().map(|(i, w)| (Chunk::Small(i), w));
+        let (larges, smalls) = (self.arena.large_owners(), self.arena.small_owners());
+        let large = self.larges.iter().map(|&i| (Chunk::Large(i), &larges[i]));
+        let small = self.smalls.iter().flat_map(|&extent| smalls_of(extent));
+        let small = small.map(|i| (Chunk::Small(i), &smalls[i]));
         large
             .chain(small)
             .map(|(chunk, word)| (chunk, word.load(Ordering::Acquire)))
@@ -332,7 +340,7 @@ impl SharedArena {
         let before = self.extents;
         let wanted = KEEP_LARGE + waiting.min(OFFERED_AT_ONCE);
         for _ in free.large..wanted {
-            if self.large_extents >= LARGE_LIMIT || !self.offer_extent(true) {
+            if self.larges.len() >= LARGE_LIMIT || !self.offer_extent(true) {
                 break;
             }
         }
@@ -354,6 +362,11 @@ impl SharedArena {
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
+}
+
+/// The small chunks that an extent is cut into.
+fn smalls_of(extent: usize) -> Range<usize> {
+    extent * SMALL_PER_EXTENT..(extent + 1) * SMALL_PER_EXTENT
 }
 
 /// Chunks that nobody owns.

@@ -39,6 +39,12 @@ impl Budget {
     }
 }
 
+/// What this thread has had of the processor so far: the cost of work, but for what others had meanwhile.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,9 @@ use std::fs::File;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, FirstRefusal, Job, Missed, Over, Process as Figures};
-use heaptape_proc::{read, system};
+use heaptape_ledger::{Basis, FirstRefusal, Job, Missed, Over, Stopped};
+use heaptape_proc::read;
 use heaptape_tape::Writer;
-use heaptape_wire::atomic::Ordering;
 use heaptape_wire::budget::NO_LIMIT;
 use heaptape_wire::exempt::{EXEMPT_BYTES, EXEMPT_NAMES};
 use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
@@ -22,16 +21,19 @@ use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::enclosure::{Enclosure, Seen};
 use crate::exit::Exit;
-use crate::halt::Halting;
+use crate::halt::{Halting, Standing};
 use crate::inspect::Inspector;
+use crate::killer::{Killer, Sources};
 use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
+use crate::patched::Patches;
 use crate::record::{self, Watch};
 use crate::recorder::{Observer, Recorder};
 use crate::segments::Segments;
 use crate::signals::Signals;
 use crate::sink::Sink;
+use crate::together::job;
 
 /// Bytes that a thread draws ahead from the budget.
 pub(crate) const BATCH: u64 = 64 << 10;
@@ -73,7 +75,7 @@ pub struct Counting {
 
 impl Counting {
     /// What requests are held against.
-    fn budget(&self) -> u64 {
+    pub(crate) fn budget(&self) -> u64 {
         self.limit.filter(|_| self.basis != Basis::Resident).unwrap_or(NO_LIMIT)
     }
 }
@@ -116,6 +118,8 @@ pub trait CountWatch: Watch {
     fn over(&mut self, over: &Over);
     /// The job was stopped; these are its processes.
     fn stopped(&mut self, pids: &[u32]);
+    /// The command has ended, and these processes of the job are still stopped.
+    fn still_stopped(&mut self, pids: &[u32]);
     /// What the processes of the job hold now, and all together: several times a second.
     fn goes_on(&mut self, _processes: &[Holding<'_>], _charged: u64) {}
 }
@@ -187,6 +191,8 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
         let host = read::hostname().unwrap_or_default();
         let mut counter = Counter::new(ledger, counting.basis, counting.exact, host);
         counter.session = Some(identity);
+        let library = counting.launch.library.file_name().unwrap_or_default();
+        counter.patches = Some(Patches::new(library.to_owned()));
         if counting.on_limit == OnLimit::Kill {
             counter.usage.segments = Some(Segments::new(identity));
         }
@@ -221,17 +227,25 @@ pub(crate) struct Counted<'a> {
     /// The command's pid, where we have started it.
     command: Option<u32>,
     halting: Halting,
+    standing: Standing,
     started: Instant,
     /// When the caller was last told what is held.
     shown: Instant,
     /// What the kernel holds the job to.
     enclosure: Option<Enclosure>,
+    killer: Killer,
     on_limit: OnLimit,
 }
 
 impl Observer for Counted<'_> {
     fn waiting(&mut self, pids: &[u32]) {
-        self.watch.waiting(pids);
+        let stopped = self.standing.still();
+        if stopped.is_empty() {
+            self.watch.waiting(pids);
+        } else {
+            // They don't end by themselves.
+            self.watch.still_stopped(&stopped);
+        }
     }
 
     fn after_round(&mut self, recorder: &mut Recorder) {
@@ -270,8 +284,17 @@ impl<'a> Counted<'a> {
         halting: Halting,
     ) -> Counted<'a> {
         let started = Instant::now();
-        let on_limit = OnLimit::Fail;
-        Counted { watch, command, halting, started, shown: started, enclosure: None, on_limit }
+        Counted {
+            watch,
+            command,
+            halting,
+            standing: Standing::default(),
+            started,
+            shown: started,
+            enclosure: None,
+            killer: Killer::watch(Sources::here()),
+            on_limit: OnLimit::Fail,
+        }
     }
 
     /// Looks at what is resident, and ends the job where that has to be.
@@ -337,17 +360,20 @@ impl<'a> Counted<'a> {
         });
         let Some(mut counter) = recorder.counter.take() else { return Job::default() };
         counter.uncovered.extend(missed);
+        let felled = std::mem::take(&mut counter.felled);
         let kernel = self.enclosure.take().map(Enclosure::finish);
         if kernel.as_ref().is_some_and(|kernel| kernel.is_left) {
             let why = "a process of the job was outside of its control group".to_owned();
             counter.uncovered.push(Missed { pid: 0, command: Vec::new(), why });
         }
         let job = job(counter, counting, elapsed);
+        let felled = self.killer.testify(felled, recorder.root, &job, kernel.as_ref());
         // What was looked at more often may have shown more.
         let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
         let unmapped = kernel.as_ref().map(|kernel| kernel.unmapped).filter(|&bytes| bytes > 0);
         let unaccounted = job.unaccounted.max(unmapped);
-        Job { kernel, resident: job.resident.max(most), unaccounted, ..job }
+        let stopped = self.standing.still().into_iter().map(stopped).collect();
+        Job { kernel, stopped, felled, resident: job.resident.max(most), unaccounted, ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
@@ -361,8 +387,8 @@ impl<'a> Counted<'a> {
         let beat = || session.beat();
         if how == OnLimit::Stop {
             let stop = || self.halting.stop(&seeds, &beat);
-            let stopped = group.map_or_else(stop, |group| group.frozen(stop));
-            return self.watch.stopped(&stopped);
+            self.standing = group.map_or_else(stop, |group| group.frozen(stop));
+            return self.watch.stopped(&self.standing.pids());
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());
         let mut segments = segments;
@@ -375,111 +401,6 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// All figures together.
-fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
-    let header = counter.ledger.header();
-    let processes = counter.take_processes();
-    if counting.limit.is_some() {
-        counter.uncovered.extend(greedy_launchers(&processes));
-    }
-    let times = counter.usage.times();
-    let threads = counter.tasks.most();
-    let bounds = Together::of(&counter, &processes);
-    Job {
-        command: texts(&counting.launch.command),
-        limit: counting.limit,
-        basis: counting.basis,
-        exact: counting.exact,
-        details: counting.details,
-        refused: header.refusals.load(Ordering::Relaxed),
-        first: counter.refusals.first().cloned(),
-        killed: counter.refusals.is_halting(),
-        is_tampered: counter.ledger.budget().limit() != counting.budget()
-            || bounds.charged.lower > counting.budget(),
-        peak: bounds.charged,
-        charged: counter.rows_at(bounds.charged.lower),
-        requested: bounds.requested,
-        usable: counting.details.then_some(bounds.usable),
-        resident: counter.usage.resident(),
-        elapsed,
-        processor: times.processor,
-        faults: times.faults,
-        threads: [
-            threads,
-            processes.iter().map(|process| process.threads).sum::<u64>().max(threads),
-        ],
-        numa_nodes: system::numa_nodes().unwrap_or(1),
-        processes,
-        uncovered: counter.uncovered,
-        uncounted_threads: header.uncounted.load(Ordering::Relaxed).into(),
-        unaccounted: counter.unaccounted.most(),
-        kernel: None,
-    }
-}
-
-/// What all launchers of a job may hold together before that is told as memory beyond the limit.
-const LAUNCHERS_MOST: u64 = 128 << 20;
-
-/// Launchers that hold more than launching takes. They are known by their names, which anybody can have.
-fn greedy_launchers(processes: &[Figures]) -> Vec<Missed> {
-    let launchers = || processes.iter().filter(|process| process.launcher);
-    let held = launchers().fold(0u64, |sum, process| sum.saturating_add(process.peak.lower));
-    if held <= LAUNCHERS_MOST {
-        return Vec::new();
-    }
-    let most = launchers().max_by_key(|process| process.peak.lower);
-    let missed = |process: &Figures| Missed {
-        pid: process.pid.unwrap_or(0),
-        command: process.command.clone(),
-        why: format!(
-            "a launcher by its name, it was held against no limit, and has held {} bytes (--count-launcher charges it)",
-            process.peak.lower
-        ),
-    };
-    most.map(missed).into_iter().collect()
-}
-
-/// The peaks of the sums over all processes that are held against the limit.
-struct Together {
-    charged: Bounds,
-    requested: Bounds,
-    usable: Bounds,
-}
-
-impl Together {
-    fn of(counter: &Counter, processes: &[Figures]) -> Together {
-        let counted = || processes.iter().filter(|process| !process.launcher);
-        let join = |of: &dyn Fn(&Figures) -> Bounds| {
-            let mut sum = Bounds::default();
-            counted().map(of).for_each(|bounds| sum.join_peak(bounds));
-            sum
-        };
-        let most = counter.most;
-        let seen = |bounds: Bounds, seen: u64, most: u64| {
-            let lower = bounds.lower.max(seen);
-            Bounds { lower, upper: bounds.upper.min(most).max(lower) }
-        };
-        let drawn = counter.ledger.budget().peak();
-        // What is held against no limit was not drawn.
-        let most_blocks = if counter.is_all_held() { drawn } else { u64::MAX };
-        // What stays charged for those who are gone is no more than they held themselves.
-        let charged = join(&|process| process.peak);
-        let most_usable = if counter.basis == Basis::Usable { most_blocks } else { u64::MAX };
-        let requested = join(&|process| process.requested);
-        let usable = join(&|process| process.usable.unwrap_or_default());
-        let charged = seen(charged, most.charged.max(counter.sure()), drawn);
-        // All that was charged and not beside blocks was blocks.
-        let blocks = match counter.basis {
-            Basis::Requested | Basis::Resident => {
-                charged.lower.saturating_sub(counter.beside_peaks)
-            }
-            Basis::Usable => 0,
-        };
-        Together {
-            charged,
-            // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), most_blocks),
-            usable: seen(usable, most.usable, most_usable),
-        }
-    }
+fn stopped(pid: u32) -> Stopped {
+    Stopped { pid, command: read::cmdline(pid).map(|words| texts(&words)).unwrap_or_default() }
 }

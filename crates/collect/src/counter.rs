@@ -4,11 +4,15 @@
 //! Upper bounds are what was drawn from the budget, which the programs keep; lower ones are what was
 //! seen in the counters at one moment, and what was drawn less all that may have been unused.
 
+mod finding;
 mod sampling;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use heaptape_ledger::{Basis, Bounds, Charged, Ended, Missed, Module, Process as Figures, Sums};
+use heaptape_ledger::{
+    Basis, Bounds, Charged, Ended, Missed, Module, Moment, Process as Figures, Sums,
+};
 use heaptape_tape::Uncovered;
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES, RESERVED_MODULES};
@@ -17,6 +21,7 @@ use crate::arena::SharedArena;
 use crate::count::BATCH;
 use crate::heirs::Heirs;
 use crate::holdings::{Held, Holder, Holdings};
+use crate::patched::Patches;
 use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::refused::Refusals;
@@ -26,6 +31,9 @@ use crate::tasks::Tasks;
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
+
+/// A call that maps memory and has not come back for so long never will.
+const AWAY: Duration = Duration::from_millis(100);
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -77,6 +85,12 @@ pub(crate) struct Counter {
     pub(crate) refusals: Refusals,
     pub(crate) usage: Usage,
     pub(crate) uncovered: Vec<Missed>,
+    /// Functions that were patched in processes.
+    pub(crate) patches: Option<Patches>,
+    /// Processes that ended by SIGKILL, by their places, and what the job held when the first did.
+    pub(crate) felled: (Vec<usize>, Moment),
+    /// Since when purses have had bytes away, by sheet.
+    away: HashMap<usize, Instant>,
     /// Processes that have become other programs, and did not say so.
     pub(crate) replaced: Vec<usize>,
     host: String,
@@ -107,6 +121,9 @@ impl Counter {
             refusals: Refusals::new(ledger.header().wanted().on_limit),
             usage: Usage::new(),
             uncovered: Vec::new(),
+            patches: None,
+            felled: Default::default(),
+            away: HashMap::new(),
             replaced: Vec::new(),
             host,
             session: None,
@@ -137,6 +154,14 @@ impl Counter {
         self.refusals.look(self.ledger, processes, false);
     }
 
+    /// Whether it is certain by now that the job does not stay within its limit, or is not counted whole.
+    pub(crate) fn is_broken(&self) -> bool {
+        let header = self.ledger.header();
+        header.refusals.load(Ordering::Relaxed) > 0
+            || header.uncounted.load(Ordering::Relaxed) > 0
+            || !self.uncovered.is_empty()
+    }
+
     /// A process can't be counted.
     pub(crate) fn miss(&mut self, uncovered: &Uncovered) {
         let Uncovered { pid, command, why } = uncovered.clone();
@@ -154,6 +179,7 @@ impl Counter {
         self.look_at(taken, processes, live);
         self.settle(processes, taken);
         self.treasury.mend(taken);
+        self.find_away(taken, AWAY);
         self.look_for_refusals(processes);
     }
 
@@ -250,6 +276,9 @@ impl Counter {
         let (taken, process) = (arena.sheets(), &processes[place]);
         let all: Vec<usize> = others.iter().copied().chain([place]).collect();
         self.look_at(taken, processes, &all);
+        if process.exit.signal == Some(libc::SIGKILL) {
+            self.fell(place, time);
+        }
         let is_its = |sheet: &usize| {
             let owner = self.ledger.sheet(*sheet).owner();
             owner.is_some_and(|(slot, _)| slot == u32::from(process.slot))
@@ -277,7 +306,22 @@ impl Counter {
         let bytes = if is_exempt { 0 } else { bytes };
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
+        let slot = u32::from(process.slot);
+        (0..taken).for_each(|sheet| self.ledger.sheet(sheet).let_go(slot));
         self.settle(processes, taken);
+        // Before the end is noted: all that it leaves is free then.
+        self.treasury.mend(taken);
+    }
+
+    /// A process has ended by SIGKILL, just after a look at all.
+    fn fell(&mut self, place: usize, time: u64) {
+        let (victims, moment) = &mut self.felled;
+        if victims.is_empty() {
+            let (each, charged) = self.now.clone();
+            let (time, charged) = (Some(time), Some(charged));
+            *moment = Moment { time, charged, each, resident: self.usage.last() };
+        }
+        victims.push(place);
     }
 
     fn figures(&mut self, process: &Process, place: usize, sheets: &[usize], time: u64) -> Figures {
@@ -359,6 +403,9 @@ impl Recorder {
     pub(crate) fn count(&mut self) -> bool {
         let Some(counter) = &mut self.counter else { return false };
         counter.look(&mut self.arena, &self.processes, &self.live);
+        let (processes, live) = (&self.processes, &self.live);
+        let known = live.iter().filter_map(|&place| Some((place, processes[place].pid?)));
+        counter.patches.iter_mut().for_each(|patches| patches.look(known.clone()));
         let taken = self.arena.sheets();
         let session = self.arena.arena().session();
         counter.sample(&self.processes, &self.live, taken, || session.beat());

@@ -216,6 +216,12 @@ impl Lane {
         self.position - 8 * self.words.len().saturating_sub(at) as u64 >= self.settled
     }
 
+    /// The first of the copied words that need not be merged this round.
+    pub(crate) fn settled_word(&self) -> usize {
+        let later = self.position.saturating_sub(self.settled) / 8;
+        self.words.len().saturating_sub(usize::try_from(later).unwrap_or(usize::MAX))
+    }
+
     /// Words as if they had been copied from a chunk.
     #[cfg(test)]
     pub(crate) fn feed(&mut self, words: &[u64]) {

@@ -74,7 +74,9 @@ pub enum Error {
     #[error("the command could not enter the control group of its job; nothing was started")]
     Outside,
     /// No memory that can be shared with the program.
-    #[error("cannot set up shared memory ({what}): {source}{}; nothing was started", limit(source))]
+    #[error("{}; nothing was started", few(source).unwrap_or_else(|| format!(
+        "cannot set up shared memory ({what}): {source}{}", limit(source)
+    )))]
     Arena {
         /// Which step failed.
         what: &'static str,
@@ -85,7 +87,9 @@ pub enum Error {
     #[error("the recording could not be written: {0}")]
     Tape(#[from] heaptape_tape::Error),
     /// A system call that does not fail on a working system failed.
-    #[error("{what} failed: {source}{}; nothing was started", limit(source))]
+    #[error("{}; nothing was started", few(source).unwrap_or_else(|| format!(
+        "{what} failed: {source}{}", limit(source)
+    )))]
     System {
         /// The call.
         what: &'static str,
@@ -103,8 +107,40 @@ fn named(command: &str) -> &str {
 fn limit(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EFBIG) => " (the limit on the size of files, ulimit -f, is too low)",
-        Some(libc::EMFILE) => " (the limit on open files, ulimit -n, is too low)",
         Some(libc::EAGAIN) => " (the limit on processes, ulimit -u, is too low)",
         _ => "",
+    }
+}
+
+/// Where descriptors have run out it is no matter which call wanted the next one.
+fn few(error: &io::Error) -> Option<String> {
+    if error.raw_os_error() != Some(libc::EMFILE) {
+        return None;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let current = limit.current.map_or_else(|| "unlimited".to_owned(), |files| files.to_string());
+    Some(format!(
+        "too few files may be open: the limit is {current}, and heaptape needs about 20 beside those that are open already; raise it (ulimit -n 64)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_shell_is_named_and_not_the_call_that_has_met_it() {
+        let system = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            Error::System { what: "sigaction", source }.to_string()
+        };
+        let text = system(libc::EMFILE);
+        assert!(text.contains("ulimit -n") && !text.contains("sigaction"), "{text}");
+        assert!(system(libc::EFBIG).contains("ulimit -f"));
+        assert!(system(libc::EAGAIN).contains("ulimit -u"));
+        assert_eq!(
+            system(libc::EPERM),
+            "sigaction failed: Operation not permitted (os error 1); nothing was started"
+        );
     }
 }

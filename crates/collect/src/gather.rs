@@ -14,10 +14,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
+use crate::caller::{Caller, Standing, Waiting, ancestors};
 use crate::count::{self, CountWatch, Counted, Counting};
+use crate::counter::Counter;
 use crate::exit;
 use crate::halt::Halting;
-use crate::meeting::{self, Heard, Line, Reply};
+use crate::meeting::{self, Heard, Reply};
 use crate::output::OpenOutput;
 use crate::record::{self, Outcome, Recording};
 use crate::recorder::{Joined, Observer, Recorder};
@@ -51,13 +53,6 @@ struct Member {
     stderr: Option<OwnedFd>,
 }
 
-/// A wrapper that was accepted.
-struct Caller {
-    line: Line,
-    pid: u32,
-    has_joined: bool,
-}
-
 /// The commands of a job as they come and go.
 struct Gathering {
     /// `None` when nobody is let in any more.
@@ -81,6 +76,8 @@ struct Gathering {
 enum Change {
     Joined(u32, Vec<String>),
     Failed(u32),
+    Waits(u32),
+    Asks(u32),
 }
 
 /// Records a job; `None` when nobody joined.
@@ -117,7 +114,7 @@ pub(crate) fn count(
     listener: OwnedFd,
     expected: Expected,
     watch: &mut dyn CountWatch,
-) -> Option<Job> {
+) -> Option<(Job, Waiting)> {
     let mut gathering = Gathering::new(listener, expected);
     record::keep_memory();
     let _ = crate::limits::Limits::lift();
@@ -138,7 +135,7 @@ pub(crate) fn count(
         gathering.see_off("the counting of its job has ended already");
     }
     gathering.speak();
-    Some(job)
+    Some((job, gathering.waiting()))
 }
 
 /// Nobody who is told what happens between rounds: a recording that was joined says all at its end.
@@ -202,6 +199,11 @@ impl Gathering {
                         recorder.intents.forget(pid);
                         recorder.joined.remove(&pid);
                     }
+                    Change::Waits(pid) => self.answer(pid, &Reply::Within(None)),
+                    Change::Asks(pid) => {
+                        let is_broken = recorder.counter.as_ref().is_some_and(Counter::is_broken);
+                        self.answer(pid, &Reply::Within(is_broken.then_some(false)));
+                    }
                 }
             }
             self.let_go();
@@ -231,16 +233,21 @@ impl Gathering {
         for caller in std::mem::take(&mut self.callers) {
             match caller.line.hear() {
                 Heard::Nothing => callers.push(caller),
-                Heard::Joins(command, stderr) => {
-                    let pid = caller.pid;
-                    self.members.push(Member { pid, watch: exit::watch(pid), stderr });
-                    self.joined += 1;
-                    self.was_called = true;
-                    self.held = None;
+                Heard::Joins(who, command, stderr) => {
+                    let Some(pid) = caller.of(who) else { continue };
+                    self.take_in(pid, stderr);
                     changes.push(Change::Joined(pid, command));
-                    callers.push(Caller { has_joined: true, ..caller });
+                    callers.push(Caller { standing: Standing::Joined, pid, ..caller });
                 }
-                Heard::Failed if caller.has_joined => {
+                Heard::Waits => {
+                    changes.push(Change::Waits(caller.pid));
+                    callers.push(Caller { standing: Standing::WaitsFirst, ..caller });
+                }
+                Heard::Asks => {
+                    changes.push(Change::Asks(caller.pid));
+                    callers.push(caller);
+                }
+                Heard::Failed if caller.standing == Standing::Joined => {
                     self.members.retain(|member| member.pid != caller.pid);
                     self.joined -= 1;
                     self.alone_since = Instant::now();
@@ -250,14 +257,44 @@ impl Gathering {
             }
         }
         self.callers = callers;
+        for change in &changes {
+            if let Change::Joined(pid, _) = change {
+                self.settle_with(*pid);
+            }
+        }
         changes
+    }
+
+    /// A process joins. What a member has started is none of those that its launcher starts, and whose
+    /// number is known.
+    fn take_in(&mut self, pid: u32, stderr: Option<OwnedFd>) {
+        let is_member = |pid: u32| self.members.iter().any(|member| member.pid == pid);
+        let is_members = std::iter::once(pid).chain(ancestors(pid)).any(is_member);
+        self.joined += u32::from(!is_members);
+        self.members.push(Member { pid, watch: exit::watch(pid), stderr });
+        self.was_called = true;
+        self.held = None;
+    }
+
+    /// Who waits for this process's part in the job need not be waited for any more.
+    fn settle_with(&mut self, pid: u32) {
+        let Some(parent) = ancestors(pid).next() else { return };
+        let waits =
+            |caller: &&mut Caller| caller.pid == parent && caller.standing == Standing::WaitsFirst;
+        self.callers.iter_mut().filter(waits).for_each(|it| it.standing = Standing::Waits);
+    }
+
+    /// Those who wait for what comes of the limit, now that nobody joins any more.
+    fn waiting(self) -> Waiting {
+        let waits = self.callers.into_iter().filter(|it| it.standing == Standing::Waits);
+        Waiting(waits.map(|caller| caller.line).collect())
     }
 
     fn accept(&mut self) {
         while let Some(line) = self.listener.as_ref().and_then(meeting::accept) {
             // One of another user has nothing to look for here.
             if let Some(pid) = line.peer() {
-                self.callers.push(Caller { line, pid, has_joined: false });
+                self.callers.push(Caller { line, pid, standing: Standing::New });
             }
         }
     }
@@ -289,8 +326,8 @@ impl Gathering {
     /// Whether all commands have ended and no more are to come.
     fn is_over(&self) -> bool {
         let alone = self.alone_since.elapsed();
-        let is_alone =
-            self.members.is_empty() && self.callers.iter().all(|caller| caller.has_joined);
+        let is_alone = self.members.is_empty()
+            && self.callers.iter().all(|caller| caller.standing.is_settled());
         is_alone
             && (alone >= self.patience()
                 || (self.was_called && self.launcher.is_some() && has_ended(&self.launcher)))
@@ -310,7 +347,7 @@ impl Gathering {
     /// The last moment before nobody is let in any more: whether somebody has come.
     fn is_called(&mut self) -> bool {
         self.accept();
-        let is_called = self.callers.iter().any(|caller| !caller.has_joined);
+        let is_called = self.callers.iter().any(|caller| !caller.standing.is_settled());
         if !is_called {
             self.listener = None;
         }
@@ -322,7 +359,7 @@ impl Gathering {
         let mut last = Instant::now();
         while last.elapsed() < REFUSALS {
             for change in self.listen() {
-                if let Change::Joined(pid, _) = change {
+                if let Change::Joined(pid, _) | Change::Waits(pid) = change {
                     self.answer(pid, &Reply::Refused(why.to_owned()));
                     last = Instant::now();
                 }
@@ -335,8 +372,13 @@ impl Gathering {
     fn see_off(&mut self, why: &str) {
         while !self.is_over() || self.is_called() {
             for change in self.listen() {
-                if let Change::Joined(pid, _) = change {
-                    self.answer(pid, &Reply::Over(why.to_owned()));
+                match change {
+                    Change::Joined(pid, _) | Change::Waits(pid) => {
+                        self.answer(pid, &Reply::Over(why.to_owned()));
+                    }
+                    // Not all was counted.
+                    Change::Asks(pid) => self.answer(pid, &Reply::Within(Some(false))),
+                    Change::Failed(_) => {}
                 }
             }
             self.let_go();

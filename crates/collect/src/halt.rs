@@ -14,6 +14,8 @@ use crate::exit;
 
 /// How long processes may take to end that were killed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long processes may take to stop.
+const NOTICE: Duration = Duration::from_secs(1);
 /// A round of waiting.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -38,13 +40,19 @@ impl Halting {
         Halting { strangers: children.into_iter().collect(), adopts }
     }
 
-    /// Stops the job; the pids of its processes. `seeds` are those that are known.
-    pub(crate) fn stop(&self, seeds: &[u32], beat: &dyn Fn()) -> Vec<u32> {
+    /// Stops the job: its processes, whatever group or session they are in. `seeds` are those that are known.
+    pub(crate) fn stop(&self, seeds: &[u32], beat: &dyn Fn()) -> Standing {
         let mut family = Family::new(seeds, &self.strangers);
         family.stop(beat);
-        let mut pids: Vec<u32> = family.known.keys().map(|&(pid, _)| pid).collect();
-        pids.sort_unstable();
-        pids
+        // A process that runs on another processor takes a moment to notice.
+        let until = Instant::now() + NOTICE;
+        while family.is_any_running() && Instant::now() < until {
+            beat();
+            std::thread::sleep(MOMENT);
+        }
+        let mut names: Vec<Name> = family.known.into_keys().collect();
+        names.sort_unstable();
+        Standing(names)
     }
 
     /// Kills the job, and waits until none of it is left. `dying` is told of each process before.
@@ -87,6 +95,25 @@ impl Halting {
                 unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
             }
         }
+    }
+}
+
+/// Processes that were stopped.
+#[derive(Default)]
+pub(crate) struct Standing(Vec<Name>);
+
+impl Standing {
+    /// Their pids.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|&(pid, _)| pid).collect()
+    }
+
+    /// The pids of those that still are.
+    pub(crate) fn still(&self) -> Vec<u32> {
+        let is_stopped = |&&(pid, started): &&Name| {
+            read::stat(pid).is_ok_and(|stat| stat.state == 'T' && stat.starttime == started)
+        };
+        self.0.iter().filter(is_stopped).map(|&(pid, _)| pid).collect()
     }
 }
 
@@ -152,6 +179,13 @@ impl<'a> Family<'a> {
         for watch in self.known.values() {
             let _ = pidfd_send_signal(watch, signal);
         }
+    }
+
+    fn is_any_running(&self) -> bool {
+        self.known.keys().any(|&(pid, started)| {
+            read::stat(pid)
+                .is_ok_and(|stat| stat.starttime == started && !"TtZX".contains(stat.state))
+        })
     }
 
     fn is_gone(&self) -> bool {

@@ -14,14 +14,17 @@ use heaptape_ledger::Job;
 use heaptape_proc::launcher;
 use heaptape_proc::read;
 
+use crate::caller::Waiting;
 use crate::count::{CountWatch, Counting};
 use crate::detach::Given;
+use crate::exit::Exit;
 use crate::gather::{self, Expected};
 use crate::launch::texts;
 use crate::limits;
-use crate::meeting::{Place, Reply};
+use crate::meeting::{Line, Place, Reply, Who};
 use crate::output::Output;
 use crate::record::{Outcome, Recording, Watch};
+use crate::vigil;
 use crate::{Error, Launch};
 
 /// How long a wrapper tries to find or to start the recording of its job.
@@ -72,6 +75,7 @@ pub fn join(joining: &Joining, watch: &mut dyn Watch) -> Result<Option<Outcome>,
         is_done: "recorded",
         job: &joining.job,
         again: &joining.again,
+        earlier: Vec::new(),
     };
     match meeting.join(watch)? {}
 }
@@ -85,45 +89,84 @@ pub struct JoiningCount {
     pub job: String,
     /// Commands that the launcher starts on this host, where it says so.
     pub local_size: Option<u32>,
+    /// Jobs that are joined in place of that one, where they are being counted.
+    pub earlier: Vec<String>,
     /// The command line, with the program's own name, by which this program comes to the same call again:
     /// the process that collects for the job is started by it.
     pub again: Vec<OsString>,
 }
 
-/// Joins the counting of the job on this host, and becomes the command.
+/// What came of joining a counting.
+pub enum Came {
+    /// This process has counted the job: all figures, and who waits to hear of them. `None` if nobody joined.
+    Counted(Option<(Box<Job>, Waiting)>),
+    /// This process has waited: how its command ended, and whether the whole job stayed within its limit,
+    /// if anybody has told.
+    Ended(Exit, Option<bool>),
+}
+
+/// Joins the counting of the job on this host, and becomes the command; where the counting `is_strict`, waits
+/// for it and for the end of the job.
 ///
 /// Where it was the first of its job, it starts this program again, where this call is what counts the
-/// job. There it returns at the end, with all figures, or `None` if nobody joined; the standard error is
-/// then the last command's. What was to be done with a request beyond the limit is what the first of them
-/// has said.
+/// job. There it returns at the end; the standard error is then the last command's. What was to be done with
+/// a request beyond the limit is what the first of them has said.
 ///
 /// # Errors
 /// When the command could not be started, or its job can't be counted.
 pub fn join_count(
     joining: &JoiningCount,
+    is_strict: bool,
     watch: &mut dyn CountWatch,
-) -> Result<Option<Job>, Error> {
+) -> Result<Came, Error> {
     if let Some(given) = Given::take() {
         let expected = Expected { commands: joining.local_size, launcher: given.launcher };
-        return Ok(gather::count(&joining.counting, given.listener, expected, watch));
+        let counted = gather::count(&joining.counting, given.listener, expected, watch);
+        return Ok(Came::Counted(counted.map(|(job, waiting)| (Box::new(job), waiting))));
     }
-    let launch = &joining.counting.launch;
-    launch.check()?;
-    let meeting = Meeting {
-        launch,
-        place: Place::new(&std::env::temp_dir(), &format!("counting {}", joining.job))?,
-        what: format!("the counting of job {}", joining.job),
-        is_done: "counted",
-        job: &joining.job,
-        again: &joining.again,
-    };
+    joining.counting.launch.check()?;
+    let meeting = joining.meeting()?;
+    if is_strict {
+        let line = meeting.wait()?;
+        // In the child it goes on below, as without this.
+        if let Some(child) = vigil::fork()? {
+            let (exit, within) = child.keep(&line)?;
+            return Ok(Came::Ended(exit, within));
+        }
+    }
     match meeting.join(watch)? {}
+}
+
+/// Lets the process that has started this one join the counting of its job: the session for it, or `None`
+/// where the counting is over.
+///
+/// # Errors
+/// When the job can't be counted.
+pub fn join_count_for_parent(joining: &JoiningCount) -> Result<Option<PathBuf>, Error> {
+    Ok(joining.meeting()?.reach(Who::Parent)?.ok().map(|(session, _)| session))
+}
+
+impl JoiningCount {
+    fn meeting(&self) -> Result<Meeting<'_>, Error> {
+        let place = |job: &str| Place::new(&std::env::temp_dir(), &format!("counting {job}"));
+        Ok(Meeting {
+            launch: &self.counting.launch,
+            place: place(&self.job)?,
+            earlier: self.earlier.iter().map(|job| place(job)).collect::<Result<_, _>>()?,
+            what: format!("the counting of job {}", self.job),
+            is_done: "counted",
+            job: &self.job,
+            again: &self.again,
+        })
+    }
 }
 
 /// Where the commands of a job meet, and what for.
 struct Meeting<'a> {
     launch: &'a Launch,
     place: Place,
+    /// Places that are looked at before.
+    earlier: Vec<Place>,
     /// What they join.
     what: String,
     /// What is done there.
@@ -136,29 +179,63 @@ impl Meeting<'_> {
     /// Joins, where nobody collects for the job yet after starting who does, and becomes the command.
     fn join(&self, watch: &mut dyn Watch) -> Result<Infallible, Error> {
         let name = self.launch.name();
+        match self.reach(Who::Itself)? {
+            Err(why) => {
+                watch.notice(&format!("{name} is not {}: {why}", self.is_done));
+                Err(self.launch.become_it(None))
+            }
+            Ok((session, line)) => {
+                if let Some(why) = self.launch.obstacle() {
+                    watch.notice(&format!("{name} can't be {}: {why}", self.is_done));
+                }
+                let error = self.launch.become_it(Some(&session));
+                line.tell_failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// Joins: the session, or why there is none any more.
+    fn reach(&self, who: Who) -> Result<Result<(PathBuf, Line), String>, Error> {
+        self.talk(|line| {
+            let stderr = limits::was_open(2).then(rustix::stdio::stderr);
+            let command = texts(&self.launch.command);
+            let answer = line.ask(who, &command, stderr).map(|()| line.answer());
+            Ok(match answer.transpose()?.flatten() {
+                Some(Reply::Over(why)) => Some(Err(why)),
+                Some(Reply::Session(session)) => Some(Ok((session, line))),
+                Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
+                // An end that has gone without an answer was about to leave: the next try begins anew.
+                Some(Reply::Within(_)) | None => None,
+            })
+        })
+    }
+
+    /// Has it known that we wait for what comes of the limit.
+    fn wait(&self) -> Result<Line, Error> {
+        self.talk(|line| {
+            Ok(match line.wait()? {
+                Some(Reply::Over(why)) => {
+                    let name = self.launch.name();
+                    return Err(Error::Joined(format!(
+                        "{name} can't be {}: {why}; nothing was started",
+                        self.is_done
+                    )));
+                }
+                Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
+                Some(Reply::Within(_)) => Some(line),
+                Some(Reply::Session(_)) | None => None,
+            })
+        })
+    }
+
+    /// Calls until somebody has given an answer.
+    fn talk<T>(&self, mut talk: impl FnMut(Line) -> Result<Option<T>, Error>) -> Result<T, Error> {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
-            if let Some(line) = self.place.call()? {
-                let stderr = limits::was_open(2).then(rustix::stdio::stderr);
-                // An end that has gone without an answer was about to leave: the next try begins anew.
-                let command = texts(&self.launch.command);
-                let reply =
-                    line.ask(&command, stderr).map(|()| line.answer()).transpose()?.flatten();
-                match reply {
-                    Some(Reply::Refused(why)) => return Err(Error::Joined(why)),
-                    Some(Reply::Over(why)) => {
-                        watch.notice(&format!("{name} is not {}: {why}", self.is_done));
-                        return Err(self.launch.become_it(None));
-                    }
-                    Some(Reply::Session(session)) => {
-                        if let Some(why) = self.launch.obstacle() {
-                            watch.notice(&format!("{name} can't be {}: {why}", self.is_done));
-                        }
-                        let error = self.launch.become_it(Some(&session));
-                        line.tell_failed();
-                        return Err(error);
-                    }
-                    None => {}
+            if let Some(line) = self.call()? {
+                if let Some(answer) = talk(line)? {
+                    return Ok(answer);
                 }
             } else if let Some(listener) = self.place.take()? {
                 let launcher = launcher::of(std::process::id()).map(|launcher| launcher.pid);
@@ -171,6 +248,15 @@ impl Meeting<'_> {
             "cannot join {}: nobody answers; nothing was started",
             self.what
         )))
+    }
+
+    fn call(&self) -> Result<Option<Line>, Error> {
+        for place in self.earlier.iter().chain([&self.place]) {
+            if let Some(line) = place.call()? {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
     }
 }
 

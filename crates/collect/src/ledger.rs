@@ -125,6 +125,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sheet_whose_process_was_killed_while_it_took_it_comes_back() {
+        let ledger = in_memory();
+        let sheet = ledger.sheet(5);
+        assert!(sheet.claim(3) && !sheet.claim(4) && sheet.owner().is_none());
+        sheet.let_go(4);
+        assert!(!sheet.claim(4));
+        sheet.let_go(3);
+        assert!(sheet.claim(4));
+        sheet.open(4, 1, 0, 100);
+        sheet.let_go(4);
+        assert_eq!((sheet.owner(), sheet.claim(3)), (Some((4, 1)), false));
+    }
+
+    #[test]
     fn what_is_offered_has_memory_and_what_is_not_has_none() {
         let file = file();
         SharedLedger::provision(&file, 8).unwrap();

@@ -6,6 +6,8 @@
 //!         ◀──session, or why there is none──
 //! ```
 //!
+//! A caller may also ask for the process that has started it, or wait for what comes of the limit.
+//!
 //! The name lives as long as the socket: nothing is left behind by whoever dies.
 
 use std::ffi::OsStr;
@@ -35,6 +37,10 @@ const ANSWER: Duration = Duration::from_secs(20);
 const MESSAGE: usize = 8 << 10;
 /// What a wrapper says when it could not become its command.
 const FAILED: &[u8] = b"failed";
+/// What a wrapper says that will wait for the end of the counting.
+const WAITS: &[u8] = b"waits";
+/// What it says when it can't wait any longer.
+const ASKS: &[u8] = b"asks";
 
 /// The place of a job on this host.
 pub(crate) struct Place {
@@ -45,6 +51,15 @@ pub(crate) struct Place {
 /// One end of a conversation.
 pub(crate) struct Line(OwnedFd);
 
+/// Who is to join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The caller, which is about to become its command.
+    Itself,
+    /// The process that has started the caller, and is its command already.
+    Parent,
+}
+
 /// What a wrapper is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -54,14 +69,20 @@ pub(crate) enum Reply {
     Over(String),
     /// There is no recording, for this reason.
     Refused(String),
+    /// Whether the whole job stayed within its limit; `None` as long as it may.
+    Within(Option<bool>),
 }
 
 /// What a recording hears from a wrapper.
 pub(crate) enum Heard {
     /// Nothing yet.
     Nothing,
-    /// Its command line, and its standard error.
-    Joins(Vec<String>, Option<OwnedFd>),
+    /// Who, its command line, and its standard error.
+    Joins(Who, Vec<String>, Option<OwnedFd>),
+    /// It waits for a child, which will join, and for what comes of the limit.
+    Waits,
+    /// It asks what has come of the limit by now.
+    Asks,
     /// It could not become its command.
     Failed,
     /// It has become its command, or is gone.
@@ -140,7 +161,12 @@ impl Line {
     }
 
     /// Wrapper: asks to join.
-    pub(crate) fn ask(&self, command: &[String], stderr: Option<BorrowedFd<'_>>) -> Option<()> {
+    pub(crate) fn ask(
+        &self,
+        who: Who,
+        command: &[String],
+        stderr: Option<BorrowedFd<'_>>,
+    ) -> Option<()> {
         let text = command.join("\0");
         let text = &text.as_bytes()[..text.len().min(MESSAGE - 1)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -149,7 +175,8 @@ impl Line {
         if !fds.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         }
-        let parts = [IoSlice::new(b"J"), IoSlice::new(text)];
+        let kind = if who == Who::Itself { b"J" } else { b"P" };
+        let parts = [IoSlice::new(kind), IoSlice::new(text)];
         rustix::net::sendmsg(&self.0, &parts, &mut ancillary, SendFlags::NOSIGNAL).ok().map(|_| ())
     }
 
@@ -163,8 +190,44 @@ impl Line {
             ));
         }
         let mut buffer = [0u8; MESSAGE];
-        let received = rustix::net::recv(&self.0, &mut buffer, RecvFlags::empty());
+        let mut receive = || rustix::net::recv(&self.0, &mut buffer, RecvFlags::empty());
+        let received = match receive() {
+            // It has gone without hearing all that was said; what it said before comes next.
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
         Ok(received.ok().and_then(|(len, _)| Reply::decode(buffer.get(..len)?)))
+    }
+
+    /// Wrapper: it will wait for what comes of the limit. Whether it is heard.
+    pub(crate) fn wait(&self) -> Result<Option<Reply>, Error> {
+        match rustix::net::send(&self.0, WAITS, SendFlags::NOSIGNAL) {
+            Ok(_) => self.answer(),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Wrapper: what has come of the limit, if that shows by now.
+    pub(crate) fn outcome_by_now(&self) -> Option<bool> {
+        // What was told before is there all the same.
+        let _ = rustix::net::send(&self.0, ASKS, SendFlags::NOSIGNAL);
+        match self.answer() {
+            Ok(Some(Reply::Within(within))) => within,
+            _ => None,
+        }
+    }
+
+    /// Wrapper: what has come of the limit, within so many milliseconds; `Err` when nobody will tell.
+    pub(crate) fn outcome_within(&self, milliseconds: i64) -> Result<Option<bool>, ()> {
+        let mut poll = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+        match rustix::event::poll(&mut poll, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => Ok(None),
+            _ => match self.answer() {
+                Ok(Some(Reply::Within(within))) => Ok(within),
+                _ => Err(()),
+            },
+        }
     }
 
     /// Wrapper: it could not become its command. Returns once the recording knows, so that it does not
@@ -193,10 +256,13 @@ impl Line {
         });
         match buffer.get(..len).unwrap_or_default() {
             [] => Heard::Left,
-            [b'J', command @ ..] => {
+            WAITS => Heard::Waits,
+            ASKS => Heard::Asks,
+            [kind @ (b'J' | b'P'), command @ ..] => {
                 let words = command.split(|&byte| byte == 0);
                 let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-                Heard::Joins(words.collect(), stderr)
+                let who = if *kind == b'J' { Who::Itself } else { Who::Parent };
+                Heard::Joins(who, words.collect(), stderr)
             }
             _ => Heard::Failed,
         }
@@ -210,10 +276,13 @@ impl Line {
 
 impl Reply {
     fn encode(&self) -> Vec<u8> {
-        let (kind, text) = match self {
+        let (kind, text): (u8, &[u8]) = match self {
             Reply::Session(path) => (b'S', path.as_os_str().as_bytes()),
             Reply::Over(why) => (b'O', why.as_bytes()),
             Reply::Refused(why) => (b'R', why.as_bytes()),
+            Reply::Within(None) => (b'W', b"?"),
+            Reply::Within(Some(true)) => (b'W', b"yes"),
+            Reply::Within(Some(false)) => (b'W', b"no"),
         };
         [&[kind], &text[..text.len().min(MESSAGE - 1)]].concat()
     }
@@ -225,6 +294,7 @@ impl Reply {
             b'S' => Some(Reply::Session(OsStr::from_bytes(text).to_owned().into())),
             b'O' => Some(Reply::Over(sentence())),
             b'R' => Some(Reply::Refused(sentence())),
+            b'W' => Some(Reply::Within((text != b"?").then_some(text == b"yes"))),
             _ => None,
         }
     }
@@ -247,10 +317,12 @@ mod tests {
 
         let caller = place.call().unwrap().expect("somebody listens");
         let command = ["./a.out".to_owned(), "two words".to_owned()];
-        caller.ask(&command, Some(rustix::stdio::stderr())).unwrap();
+        caller.ask(Who::Itself, &command, Some(rustix::stdio::stderr())).unwrap();
         let line = accept(&listener).expect("a caller");
         assert_eq!(line.peer(), Some(std::process::id()));
-        let Heard::Joins(words, Some(_)) = line.hear() else { panic!("it asks to join") };
+        let Heard::Joins(Who::Itself, words, Some(_)) = line.hear() else {
+            panic!("it asks to join")
+        };
         assert_eq!(words, command);
         assert!(matches!(line.hear(), Heard::Nothing));
         line.tell(&Reply::Session("/dev/shm/x y".into()));
@@ -265,11 +337,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_told_is_heard_though_the_other_end_has_gone_meanwhile() {
+        let job = format!("meeting-end-{}", std::process::id());
+        let place = Place::new(&std::env::temp_dir(), &job).unwrap();
+        let listener = place.take().unwrap().expect("the place is free");
+        let caller = place.call().unwrap().expect("somebody listens");
+        let line = accept(&listener).expect("a caller");
+        line.tell(&Reply::Within(Some(false)));
+        rustix::net::send(&caller.0, ASKS, SendFlags::NOSIGNAL).unwrap();
+        drop(line);
+        assert_eq!(caller.outcome_by_now(), Some(false));
+        assert_eq!(caller.outcome_within(0), Err(()), "and there is no more");
+    }
+
+    #[test]
     fn replies_come_as_they_were_sent() {
         for reply in [
             Reply::Session("/proc/7/fd/9".into()),
             Reply::Over("it is full".into()),
             Reply::Refused("cannot write".into()),
+            Reply::Within(None),
+            Reply::Within(Some(true)),
+            Reply::Within(Some(false)),
         ] {
             assert_eq!(Reply::decode(&reply.encode()), Some(reply));
         }

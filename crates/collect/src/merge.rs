@@ -12,8 +12,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use heaptape_wire::event::{Malformed, Record};
+use heaptape_wire::plain::Plain;
 
 use crate::drain::Lane;
 
@@ -23,6 +25,8 @@ pub(crate) trait Stream {
     type Error;
     /// The next record: of the thread `number` on the tape, at `time` of the session clock.
     fn record(&mut self, number: u32, time: u64, record: &Record<'_>) -> Result<(), Self::Error>;
+    /// The same for one that is plain.
+    fn plain(&mut self, number: u32, time: u64, plain: &Plain) -> Result<(), Self::Error>;
 }
 
 /// Where a lane's next record stands in the order: stamp, then releases first, then the lane.
@@ -103,6 +107,18 @@ fn run<S: Stream>(
         if next.is_none() && !all && lane.is_settled_at(at) {
             break Ok(());
         }
+        let stop = if next.is_none() && !all { lane.settled_word() } else { usize::MAX };
+        let (until, over) = run_plain(lane, index, next, at..stop, stream);
+        at = until;
+        match over {
+            Over::Other => {}
+            Over::Next => break Ok(()),
+            Over::Failed(error) => break Err(error),
+        }
+        let words = lane.words_from(at);
+        if words.is_empty() || at >= stop {
+            continue;
+        }
         let (record, length) = match Record::decode(words) {
             Ok(decoded) => decoded,
             Err(Malformed) => {
@@ -124,6 +140,49 @@ fn run<S: Stream>(
     };
     lane.merged = at.min(lane.words_from(0).len());
     result
+}
+
+/// Why the plain records of a lane are over.
+enum Over<E> {
+    /// Something else follows, or nothing.
+    Other,
+    /// The next record comes behind the next lane's.
+    Next,
+    /// The stream can't go on.
+    Failed(E),
+}
+
+/// Hands on the plain records that begin among the words in `range`, up to the next lane's place; where it stopped,
+/// and why.
+#[inline(always)]
+fn run_plain<S: Stream>(
+    lane: &mut Lane,
+    index: usize,
+    next: Option<Place>,
+    range: Range<usize>,
+    stream: &mut S,
+) -> (usize, Over<S::Error>) {
+    let Range { start: mut at, end } = range;
+    let (number, time, mut last) = (lane.number, lane.time, lane.stamp);
+    let words = lane.words_from(0);
+    let over = loop {
+        let rest = words.get(at..).unwrap_or_default();
+        let plain = if at < end { Plain::decode(rest) } else { None };
+        let Some((plain, length)) = plain else { break Over::Other };
+        let stamp = plain.stamp.unwrap_or(last);
+        if let Some(next) = next
+            && (stamp, !plain.call.is_release(), index) > next
+        {
+            break Over::Next;
+        }
+        if let Err(error) = stream.plain(number, time, &plain) {
+            break Over::Failed(error);
+        }
+        last = last.max(stamp);
+        at += length;
+    };
+    lane.stamp = last;
+    (at, over)
 }
 
 #[cfg(test)]
@@ -148,6 +207,11 @@ mod tests {
                 _ => 0,
             };
             self.0.push((number, time, address));
+            Ok(())
+        }
+
+        fn plain(&mut self, number: u32, time: u64, plain: &Plain) -> Result<(), Infallible> {
+            self.0.push((number, time, plain.address));
             Ok(())
         }
     }

@@ -11,6 +11,7 @@ use heaptape_tape::{
 use heaptape_wire::chunk::{ChunkView, Owner, UNKNOWN_TID};
 use heaptape_wire::event::{Allocation, Call, Record};
 use heaptape_wire::note::NoteKind;
+use heaptape_wire::plain::Plain;
 
 use crate::apart::Apart;
 use crate::arena::Chunk;
@@ -395,10 +396,19 @@ struct Merged<'a> {
 impl Stream for Merged<'_> {
     type Error = Error;
 
+    #[inline]
+    fn plain(&mut self, thread: u32, time: u64, plain: &Plain) -> Result<(), Error> {
+        let time = self.next_time(time);
+        if self.begun.is_some() {
+            self.release_begun()?;
+        }
+        let &Plain { call, address, caller, size, slack, align, .. } = plain;
+        self.push(Event { call, thread, time, caller, address, size, slack, align, old: 0 })
+    }
+
+    #[inline(never)]
     fn record(&mut self, thread: u32, time: u64, record: &Record<'_>) -> Result<(), Error> {
-        // A thread may be preempted between its look at the coarse clock and its stamp.
-        let time = time.max(*self.now);
-        *self.now = time;
+        let time = self.next_time(time);
         if self.begun.is_some() {
             self.settle_begun(thread, record)?;
         }
@@ -420,8 +430,7 @@ impl Stream for Merged<'_> {
                 event(call, thread, time, &allocation, old)
             }
         };
-        self.batch.push(event);
-        if self.batch.len() == BATCH { self.write_batch() } else { Ok(()) }
+        self.push(event)
     }
 }
 
@@ -440,6 +449,22 @@ fn event(call: Call, thread: u32, time: u64, a: &Allocation, old: u64) -> Event 
 }
 
 impl Merged<'_> {
+    /// The time of the next record: a thread may be preempted between its look at the coarse clock and its stamp.
+    #[inline]
+    fn next_time(&mut self, time: u64) -> u64 {
+        *self.now = time.max(*self.now);
+        *self.now
+    }
+
+    /// Puts an event behind those that wait to be written, and has fetched by then what it needs.
+    #[inline]
+    fn push(&mut self, event: Event) -> Result<(), Error> {
+        self.tape.expect(self.number, &event);
+        self.batch.push(event);
+        if self.batch.len() == BATCH { self.write_batch() } else { Ok(()) }
+    }
+
+    #[inline(never)]
     fn write_batch(&mut self) -> Result<(), Error> {
         let written = self.tape.events(self.number, self.batch);
         self.batch.clear();
@@ -449,12 +474,20 @@ impl Merged<'_> {
     /// A reallocation has begun and something follows: if that is its end, nothing came between and
     /// the event says it all; else the release stands on the tape by itself.
     fn settle_begun(&mut self, thread: u32, record: &Record<'_>) -> Result<(), Error> {
-        let Some(begun) = self.begun.take() else { return Ok(()) };
+        let Some(begun) = &self.begun else { return Ok(()) };
         let is_its_end = thread == begun.thread
             && matches!(record, Record::Reallocation { old, begun: true, .. } if *old == begun.old);
         if is_its_end {
+            *self.begun = None;
             return Ok(());
         }
+        self.release_begun()
+    }
+
+    /// The release of a reallocation that has begun stands on the tape by itself.
+    #[cold]
+    fn release_begun(&mut self) -> Result<(), Error> {
+        let Some(begun) = self.begun.take() else { return Ok(()) };
         self.write_batch()?;
         self.tape.release(self.number, begun.thread, begun.time, begun.old)
     }

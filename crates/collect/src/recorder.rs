@@ -338,6 +338,9 @@ impl Recorder {
         // until that is let in.
         let keeps = |&place: &usize| self.processes[place].gone.is_some();
         if !self.live.iter().any(keeps) && self.arrivals().is_empty() {
+            self.find_stacks();
+            let sheets = self.arena.sheets();
+            self.counter.iter_mut().for_each(|counter| counter.find_at_once(sheets));
             self.count();
             self.arena.ledger().into_iter().for_each(|ledger| ledger.header().settle(question));
         }

@@ -14,6 +14,25 @@ use crate::process::Process;
 use crate::recorder::Recorder;
 
 impl Recorder {
+    /// Looks which threads are gone whose stacks are charged whole, and gives those back.
+    pub(crate) fn find_stacks(&mut self) {
+        let sheets = self.arena.sheets();
+        let Some(counter) = &mut self.counter else { return };
+        for &i in &self.live {
+            let process = &self.processes[i];
+            let Some(pid) = process.pid.filter(|_| process.gone.is_none()) else { continue };
+            let account = counter.ledger.account(process.slot as usize);
+            if account.stacks.all().next().is_none() || !read::has_task(pid, pid) {
+                continue;
+            }
+            if self.namespaces.is_here(process.who) {
+                counter.find_stacks(process, sheets, |tid| read::has_task(pid, tid));
+            } else if let Some(inner) = read::inner_tasks(pid) {
+                counter.find_stacks(process, sheets, |tid| inner.contains(&tid));
+            }
+        }
+    }
+
     /// Looks which threads are gone.
     pub(crate) fn close_threads(&mut self) {
         let sheets = self.arena.sheets();
@@ -42,6 +61,7 @@ impl Recorder {
             }
         }
         self.forget_done();
+        self.find_stacks();
     }
 }
 

@@ -1,8 +1,9 @@
 //! The collector's part in the budget of a counted job: takes over what the dead held, keeps what their
 //! heirs share, and gives the rest back.
 
+use heaptape_wire::atomic::Ordering;
 use heaptape_wire::budget::{Budget, Machine};
-use heaptape_wire::ledger::{Account, Kind, Ledger};
+use heaptape_wire::ledger::{Account, Kind, Ledger, SHEETS};
 use heaptape_wire::purse::Purse;
 
 /// The budget, seen from here.
@@ -35,7 +36,10 @@ impl Machine for Office<'_> {
     }
 
     fn purses(&self) -> impl Iterator<Item = &Purse> {
-        (0..self.taken).map(|sheet| self.ledger.purse(sheet)).chain([self.kept])
+        // Threads may have come since, and drawn: who adds the purses up must miss none.
+        let now = self.ledger.header().sheets_taken.load(Ordering::Acquire) as usize;
+        let taken = self.taken.max(now.min(SHEETS));
+        (0..taken).map(|sheet| self.ledger.purse(sheet)).chain([self.kept])
     }
 }
 
@@ -172,6 +176,18 @@ mod tests {
         assert_eq!(treasury.take_over(account, &[2], 4), 500);
         treasury.give_back(500, 4);
         assert_eq!(treasury.budget().granted(), 0);
+    }
+
+    /// What a thread has drawn that has just come is in nobody's hands but its own.
+    #[test]
+    fn a_thread_that_has_come_since_is_not_mended_away() {
+        let mut treasury = treasury(100_000);
+        assert!(treasury.spend(0, 10_000) && treasury.spend(3, 50_000));
+        treasury.ledger.header().sheets_taken.store(4, Ordering::Relaxed);
+        treasury.is_torn = true;
+        let before = treasury.budget().granted();
+        treasury.mend(1);
+        assert_eq!((treasury.budget().granted(), treasury.is_torn), (before, false));
     }
 
     #[test]

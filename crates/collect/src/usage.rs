@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use heaptape_proc::{Stat, read};
 
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::segments::Segments;
 
 /// How often all processes are sampled, unless that would cost too much.
@@ -48,6 +48,8 @@ pub(crate) struct Usage {
     resident: HashMap<usize, u64>,
     /// The same in all together.
     most: Option<u64>,
+    /// What was resident in all together at the last look, and when that was.
+    last: Option<(Instant, u64)>,
     /// What processes have used that we can't wait for, by their place.
     strangers: HashMap<usize, Times>,
     /// Shared memory that the job has mapped, where that is wanted.
@@ -61,6 +63,7 @@ impl Usage {
             before: of_children(),
             resident: HashMap::new(),
             most: None,
+            last: None,
             strangers: HashMap::new(),
             segments: None,
         }
@@ -84,9 +87,9 @@ impl Usage {
         started: Instant,
         mut resident: impl FnMut(&Sampled) -> Option<u64>,
     ) -> u64 {
+        let before = budget::processor_time();
         let mut sum = None;
         let mut threads = 0;
-        let before = processor_time();
         for sampled in all {
             if let Some(bytes) =
                 resident(sampled).or_else(|| read::status(sampled.pid).ok()?.vm_rss)
@@ -108,9 +111,10 @@ impl Usage {
             }
         }
         self.most = self.most.max(sum);
-        // What others took of the time on a busy machine does not keep the next look from coming.
+        self.last = sum.map(|bytes| (started, bytes)).or(self.last);
+        // On a busy machine most of the time between was others'.
+        let cost = budget::processor_time().saturating_sub(before);
         let now = Instant::now();
-        let cost = processor_time().saturating_sub(before);
         self.due.spent(cost.min(now - started), now);
         threads
     }
@@ -123,6 +127,12 @@ impl Usage {
     /// The most that was resident in all together.
     pub(crate) fn resident(&self) -> Option<u64> {
         self.most
+    }
+
+    /// What was resident in all together at the last look, and milliseconds since then.
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+        let (when, bytes) = self.last?;
+        Some((bytes, u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// What the job has used by now.
@@ -140,12 +150,6 @@ impl Usage {
         }
         sum
     }
-}
-
-/// Processor time of this thread.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Whether a child of `parent` is none that will be waited for by us or by our descendants.
@@ -187,6 +191,19 @@ fn of_children() -> Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_that_had_to_wait_does_not_put_the_next_one_off() {
+        let own = std::process::id();
+        let sampled = Sampled { place: 0, pid: own, slot: 0, generation: 1, is_counted: true };
+        let mut usage = Usage::new();
+        usage.sample(&[sampled], Instant::now(), |_| {
+            std::thread::sleep(Duration::from_millis(200));
+            Some(1)
+        });
+        // By the clock it would be due after 20 s.
+        assert!(usage.is_due(Instant::now() + Duration::from_secs(5)));
+    }
 
     #[test]
     fn a_child_is_no_stranger_and_init_is() {

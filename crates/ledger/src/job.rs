@@ -1,6 +1,6 @@
 //! What is told of all processes of a counted job together.
 
-use crate::{Bounds, Kernel, Over, Process};
+use crate::{Bounds, Felled, Kernel, Over, Patch, Process};
 
 /// Which bytes of heap blocks are held against the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub enum Verdict {
     Within,
     /// Requests were refused.
     Refused,
-    /// The job was killed, or stopped, at the first request beyond it, or for what was resident.
+    /// The job was killed, or stopped, at the first request beyond it, or for what was resident; or the kernel has killed
+    /// a process of it for want of memory.
     Killed,
     /// A process could not be counted.
     Uncovered,
@@ -95,6 +96,15 @@ pub struct Missed {
     pub why: String,
 }
 
+/// A process that was stopped for a request beyond the limit, and still is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Its process id.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+}
+
 /// What is told of a counted job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
@@ -140,11 +150,21 @@ pub struct Job {
     pub processes: Vec<Process>,
     /// Processes that could not be counted.
     pub uncovered: Vec<Missed>,
+    /// Processes that were stopped, and still were when the counting ended.
+    pub stopped: Vec<Stopped>,
+    /// Names of exempt modules, as the programs were told them, that no module had which was seen to be loaded.
+    pub unmet: Vec<String>,
     /// Threads for which there was no room in the ledger.
     pub uncounted_threads: u64,
     /// Resident bytes that no row of `charged` stands for, as many as were seen at one time, at least; `None` where
     /// nobody could tell.
     pub unaccounted: Option<u64>,
+    /// Functions that were patched in its processes.
+    pub patches: Vec<Patch>,
+    /// In how many processes it was looked for patched functions.
+    pub patches_sought: u64,
+    /// Processes that ended by SIGKILL which was not this tool's, and whose doing that was.
+    pub felled: Option<Felled>,
     /// What the kernel says of the whole job, where that was asked for.
     pub kernel: Option<Kernel>,
 }
@@ -174,6 +194,11 @@ impl Job {
         self.kernel.as_ref()?.over.as_ref()
     }
 
+    /// Whether the kernel has killed a process of the job for want of memory.
+    pub fn is_felled(&self) -> bool {
+        self.felled.as_ref().is_some_and(Felled::is_by_kernel)
+    }
+
     /// Whether a group holds every process to the limit, whatever it is and whoever can count it.
     pub fn is_enclosed(&self) -> bool {
         let holds = |kernel: &Kernel| kernel.group.is_some() && !kernel.is_left;
@@ -190,7 +215,7 @@ impl Job {
     pub fn verdict(&self) -> Verdict {
         if self.is_tampered {
             Verdict::Tampered
-        } else if self.killed || self.over().is_some() {
+        } else if self.killed || self.over().is_some() || self.is_felled() {
             Verdict::Killed
         } else if self.refused > 0 {
             Verdict::Refused

@@ -8,16 +8,20 @@
 
 pub mod bins;
 mod bounds;
+mod felled;
 mod job;
 mod kernel;
+mod patch;
 mod process;
 mod sums;
 mod totals;
 
 pub use bounds::Bounds;
+pub use felled::{Cause, Felled, Kills, Line, Moment, Victim};
 pub use heaptape_wire::ledger::OnLimit;
-pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Verdict, unaccounted_allowed};
+pub use job::{Basis, Charged, FirstRefusal, Job, Missed, Stopped, Verdict, unaccounted_allowed};
 pub use kernel::{Group, Judge, Kernel, Looks, Over, Parts};
+pub use patch::{Patch, Patched};
 pub use process::{Ended, Module, Process};
 pub use sums::{Sums, Traffic};
 pub use totals::{ModuleTotal, Spread, Totals};

@@ -3,12 +3,14 @@
 //! From `/proc/self/cgroup`, `/proc/self/mountinfo` and the files of the groups they lead to; sources are cgroups(7) and the
 //! kernel's Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst. Nothing here makes or changes a group.
 
+mod ceiling;
 mod ground;
 mod memory;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use ceiling::Ceiling;
 pub use ground::{Ground, Lack};
 pub use memory::Memory;
 
@@ -27,6 +29,8 @@ pub struct Cgroup {
     pub memory: bool,
     /// Its limit of memory in bytes; `None` for no limit.
     pub limit: Option<u64>,
+    /// The limit that holds in the end: the smallest of its own and those of the groups above it.
+    pub ceiling: Option<Ceiling>,
     /// Where a job can have a group of its own, or what is missing.
     pub ground: Result<Ground, Lack>,
 }
@@ -35,7 +39,15 @@ impl Default for Cgroup {
     fn default() -> Cgroup {
         let (writable, memory) = (false, false);
         let ground = Err(Lack::Hierarchy);
-        Cgroup { version: None, directory: None, writable, memory, limit: None, ground }
+        Cgroup {
+            version: None,
+            directory: None,
+            writable,
+            memory,
+            limit: None,
+            ceiling: None,
+            ground,
+        }
     }
 }
 
@@ -51,17 +63,13 @@ impl Cgroup {
     }
 
     fn at(version: u8, directory: PathBuf) -> Cgroup {
-        let (memory, limit) = match version {
-            1 => (true, text(&directory, "memory.limit_in_bytes")),
-            _ => (has_memory(&directory, "cgroup.controllers"), text(&directory, "memory.max")),
-        };
-        // Version 1 writes "no limit" as the largest number of pages.
-        let limit = limit.and_then(|text| text.trim().parse().ok()).filter(|&n: &u64| n < 1 << 60);
+        let memory = version == 1 || has_memory(&directory, "cgroup.controllers");
         Cgroup {
             version: Some(version),
             writable: is_writable(&directory),
             memory,
-            limit,
+            limit: ceiling::limit(version, &directory),
+            ceiling: Ceiling::of(version, &directory),
             ground: Ground::find(version, &directory, std::process::id()),
             directory: Some(directory),
         }
@@ -77,6 +85,12 @@ pub fn is_in(pid: u32, version: u8, end: &str) -> Option<bool> {
 /// A file of a group.
 fn text(directory: &Path, file: &str) -> Option<String> {
     fs::read_to_string(directory.join(file)).ok()
+}
+
+/// The number behind a name at the begin of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(value)
 }
 
 /// Whether a list of controllers names that of memory.

@@ -6,23 +6,29 @@
 //!
 //! [`elf`] looks at the headers and symbols of executables, [`program`] follows a command to one,
 //! [`libraries`] finds what its loader would load, and [`obstacle`] says what of it can't be recorded.
-//! [`system`], [`cgroup`], [`counters`] and [`mpi`] say what this machine is.
+//! [`system`], [`cgroup`], [`counters`] and [`mpi`] say what this machine is, [`allotment`] what of its memory a batch
+//! system gives. [`kmsg`] and [`oom`] tell whom the kernel has killed for want of memory, and [`entries`] where calls enter a
+//! library.
 //!
 //! Sizes are bytes. A figure that this kernel does not give is `None`, never zero. Nothing here
 //! starts, stops or changes a process, and nothing prints.
 #![forbid(unsafe_code)]
 
+pub mod allotment;
 pub mod cgroup;
 pub mod counters;
 pub mod elf;
+pub mod entries;
 mod error;
 mod field;
 pub mod job;
+pub mod kmsg;
 pub mod launcher;
 pub mod libraries;
 pub mod maps;
 pub mod mpi;
 pub mod obstacle;
+pub mod oom;
 pub mod program;
 pub mod read;
 pub mod regions;
@@ -32,9 +38,11 @@ pub mod statm;
 pub mod status;
 pub mod system;
 
+pub use allotment::{Allotment, Allotments, Batch};
 pub use cgroup::Cgroup;
 pub use counters::Lag;
 pub use elf::{Executable, kind};
+pub use entries::Entries;
 pub use error::Error;
 pub use job::{Job, Launcher};
 pub use libraries::{Allocator, Library, Loader};

@@ -151,6 +151,11 @@ pub fn holds(pid: u32, address: u64, bytes: &[u8]) -> Result<bool, Error> {
     }
 }
 
+/// The memory of a process, open for reading at its addresses.
+pub fn memory_of(pid: u32) -> Result<fs::File, Error> {
+    fs::File::open(path(pid, "mem")).map_err(|e| error(pid, "mem", e))
+}
+
 /// The ids of the live children of all threads, ascending. Children that end while this reads may
 /// hide others. [`Error::Missing`] on kernels that are built without the file.
 pub fn children(pid: u32) -> Result<Vec<u32>, Error> {
@@ -215,6 +220,11 @@ pub fn sys(name: &str) -> Option<String> {
 /// `meminfo`.
 pub fn memory() -> Option<String> {
     fs::read_to_string("/proc/meminfo").ok()
+}
+
+/// `vmstat`.
+pub fn vmstat() -> Option<String> {
+    fs::read_to_string("/proc/vmstat").ok()
 }
 
 /// A file of this process.

@@ -8,12 +8,14 @@ pub mod account;
 pub mod diff;
 pub mod doctor;
 pub mod events;
+mod felled;
 pub mod histogram;
 mod kernel;
 pub mod leaks;
 pub mod limit;
 pub mod live;
 mod parts;
+mod patches;
 pub mod tape;
 
 use std::io::{self, Write};

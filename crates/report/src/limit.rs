@@ -3,9 +3,12 @@
 //! The figures come from the ledger's [`Job`] and its sums; what comes out is a list of [`Part`]s, for a
 //! terminal or as Markdown.
 
+pub mod auto;
+mod felled;
 mod heap;
 mod held;
 mod kernel;
+mod patches;
 mod processes;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -19,6 +22,7 @@ use crate::document::Part;
 use crate::text;
 
 pub use kernel::over;
+pub use processes::how_to_go_on;
 pub use verdict::refusal;
 pub(crate) use verdict::{caller, module};
 
@@ -40,6 +44,8 @@ pub struct Settings {
     pub exempt: Vec<String>,
     /// Launchers are held against the limit.
     pub count_launcher: bool,
+    /// Where the limit comes from, if it was to be what the job was given.
+    pub source: Option<String>,
     /// Any verdict but `within` is a failure.
     pub strict: bool,
 }
@@ -58,6 +64,8 @@ pub struct Figures<'a> {
     pub exit: Ended,
     /// The function that asked for what was refused first, where its name is known.
     pub function: Option<&'a str>,
+    /// Exempt modules, as they were named, that the job was never seen to load.
+    pub unmatched: &'a [String],
     /// Whether long tables are printed whole.
     pub verbose: bool,
 }
@@ -74,14 +82,33 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let mut parts =
         vec![Part::Title(format!("Memory of {}", text::short_command(&figures.job.command)))];
     parts.extend(verdict::parts(figures));
+    parts.extend(auto::part(figures));
+    parts.extend(felled::part(figures));
     parts.extend(held::parts(figures));
     parts.extend(kernel::parts(figures));
+    parts.extend(patches::parts(figures));
     parts.extend(processes::parts(figures));
     parts.extend(heap::parts(figures));
+    parts.extend(unmatched(figures));
     parts.extend(processes::uncovered(figures));
+    parts.extend(processes::stopped(figures));
     parts.push(Part::Text(format!(
         "Next: heaptape record -o job.tape -- {} · heaptape report job.tape",
         text::command(&figures.job.command)
     )));
     parts
+}
+
+/// A name that was exempt for nothing may be a wrong one.
+fn unmatched(figures: &Figures<'_>) -> Option<Part> {
+    let names = figures.unmatched;
+    let (what, them) = match names {
+        [] => return None,
+        [_] => ("no library of this name", "it"),
+        _ => ("no libraries of these names", "them"),
+    };
+    let names = names.join(", ");
+    Some(Part::Text(format!(
+        "--exempt {names}: {what} was seen to be loaded, and nothing was exempt for {them}."
+    )))
 }

@@ -5,7 +5,7 @@ use crate::numbers::Numbers;
 use hashbrown::HashMap;
 
 /// Callers that are found without the map.
-const RECENT: usize = 1024;
+const RECENT: usize = 4096;
 
 /// The callers of a block so far.
 pub(crate) struct Callers {
@@ -51,5 +51,5 @@ impl Callers {
 }
 
 fn place(caller: u64) -> usize {
-    (caller ^ caller >> 8) as usize % RECENT
+    (caller ^ caller >> 10) as usize % RECENT
 }

@@ -224,18 +224,17 @@ impl Family {
         heap.youngest_point = moments.iter().map(|m| m.0).max().unwrap_or(0);
     }
 
-    /// Fetches what the next events of `process` will look up, all at once.
+    /// Fetches what an event of `process` will look up.
     #[inline]
-    pub(crate) fn fetch(&self, process: u32, addresses: impl Iterator<Item = u64>) {
+    pub(crate) fn fetch(&self, process: u32, address: u64) {
         if let Some(Some(heap)) = self.heaps.get(process as usize) {
-            let all = addresses.fold(0, |all, address| all ^ heap.live.fetch(address));
-            std::hint::black_box(all);
+            heap.live.fetch(address);
         }
     }
 
     /// Takes the block at `address` out of the heap of `process`, inherited ones too. `items` is
     /// the number of the event or release that does it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, process: u32, address: u64, items: u64) -> Option<Block> {
         let heap = self.heaps.get_mut(process as usize)?.as_mut()?;
         match heap.live.remove(address) {
@@ -248,6 +247,7 @@ impl Family {
     }
 
     /// Takes the inherited block at `address`.
+    #[cold]
     pub(crate) fn take_inherited(
         &mut self,
         process: u32,
@@ -340,8 +340,13 @@ impl Heap {
     #[inline]
     fn bury(&mut self, address: u64, block: Block, items: u64) {
         if block.ordinal < self.youngest_point {
-            self.graveyard.entry(address).or_default().push((block, items));
-            self.buried += 1;
+            self.keep_dead(address, block, items);
         }
+    }
+
+    #[cold]
+    fn keep_dead(&mut self, address: u64, block: Block, items: u64) {
+        self.graveyard.entry(address).or_default().push((block, items));
+        self.buried += 1;
     }
 }

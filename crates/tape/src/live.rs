@@ -2,11 +2,12 @@
 //!
 //! Every event looks up or changes it, and it seldom fits in the processor's caches. Hence a table of
 //! its own: an address has one bucket, a cache line of four slots, which are compared without a branch
-//! that could be foreseen wrongly; and the writer fetches the buckets of a whole batch of events before
-//! it deals with the first ([`LiveMap::fetch`]). The few blocks whose bucket is full, or that do not fit
+//! that could be foreseen wrongly; and the writer is told of an event some time before it deals with it, and has its
+//! bucket fetched meanwhile ([`LiveMap::fetch`]). The few blocks whose bucket is full, or that do not fit
 //! in a slot, lie in a second map, and their bucket counts them.
 
 use hashbrown::HashMap;
+use heaptape_wire::arch;
 
 /// A live block, without its address. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +82,7 @@ impl Bucket {
     /// The first slot with this key, [`WAYS`] if there is none.
     #[inline]
     fn find(&self, key: u32) -> usize {
-        let same = self.keys.iter().enumerate().map(|(way, &k)| u32::from(k == key) << way);
-        same.fold(1 << WAYS, |all, one| all | one).trailing_zeros() as usize
+        (arch::find(&self.keys, key) | 1 << WAYS).trailing_zeros() as usize
     }
 
     /// The slot of the block at `address`.
@@ -145,10 +145,12 @@ impl LiveMap {
         ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Brings the bucket of an address into the processor's caches; what it gives means nothing.
+    /// Has the bucket of an address brought into the processor's caches.
     #[inline]
-    pub(crate) fn fetch(&self, address: u64) -> u64 {
-        self.buckets.get(self.home(address)).map_or(0, |bucket| u64::from(bucket.keys[0]))
+    pub(crate) fn fetch(&self, address: u64) {
+        if let Some(bucket) = self.buckets.get(self.home(address)) {
+            arch::fetch(bucket);
+        }
     }
 
     /// The block at `address`.
@@ -162,7 +164,7 @@ impl LiveMap {
     }
 
     /// Takes the block at `address` out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, address: u64) -> Option<Block> {
         let home = self.home(address);
         let bucket = self.buckets.get_mut(home)?;
@@ -185,7 +187,7 @@ impl LiveMap {
     }
 
     /// Puts a block at `address`; gives the block that stood there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         if self.used >= self.buckets.len() * WAYS / 2 {
             self.grow();

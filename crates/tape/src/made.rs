@@ -16,13 +16,13 @@ pub(crate) struct Made {
 }
 
 /// For each operation whether it is an event, and whether it makes a block.
-static MAKES: [(usize, u64); 256] = {
+static MAKES: [(u8, u8); 256] = {
     let mut all = [(0, 0); 256];
     let mut byte = 0;
     while byte < all.len() {
         if let Some(deed) = Operation(byte as u8).deed() {
             let is_event = !matches!(deed, Deed::EarlyRelease { .. });
-            all[byte] = (is_event as usize, deed.makes_block() as u64);
+            all[byte] = (is_event as u8, deed.makes_block() as u8);
         }
         byte += 1;
     }
@@ -32,14 +32,16 @@ static MAKES: [(usize, u64); 256] = {
 impl Made {
     /// Adds the events of a block.
     pub(crate) fn add(&mut self, operations: &[u8]) {
+        let (mut word, mut events) = (self.word, self.events);
         for &operation in operations {
             let (is_event, made) = MAKES[usize::from(operation)];
-            self.word |= made << (self.events % WORD);
-            self.events += is_event;
-            if is_event > 0 && self.events.is_multiple_of(WORD) {
-                self.words.push(std::mem::take(&mut self.word));
+            word |= u64::from(made) << (events % WORD);
+            events += usize::from(is_event);
+            if is_event > 0 && events.is_multiple_of(WORD) {
+                self.words.push(std::mem::take(&mut word));
             }
         }
+        (self.word, self.events) = (word, events);
     }
 
     /// The events that made the blocks `nth`, as numbers since the keyframe. `nth` counts the blocks

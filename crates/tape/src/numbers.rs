@@ -1,6 +1,6 @@
 //! A growing column of numbers, split into its streams as it grows.
 
-use crate::column::{WIDTHS, split};
+use crate::column::{WIDTHS, split, split_any};
 
 /// The streams of a column (see [`crate::column`]).
 #[derive(Debug, Default)]
@@ -12,6 +12,12 @@ impl Numbers {
     #[inline]
     pub(crate) fn push(&mut self, number: u64) {
         split(number, &mut self.streams);
+    }
+
+    /// The same, where the number is large as often as not.
+    #[inline]
+    pub(crate) fn push_any(&mut self, number: u64) {
+        split_any(number, &mut self.streams);
     }
 
     pub(crate) fn clear(&mut self) {

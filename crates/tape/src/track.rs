@@ -66,7 +66,7 @@ impl Track {
     }
 
     /// Notes that a block has ended for good.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ended(&mut self, block: &Block) {
         self.tally.ended(block.size);
         if block.ordinal < self.last_keyframe.ordinal {
@@ -75,21 +75,21 @@ impl Track {
     }
 
     /// Writes which block an item refers to: its age, and all of it if it is inherited.
-    #[inline]
+    #[inline(always)]
     fn refer(&mut self, address: u64, block: &Block) {
-        self.block.ages.push(self.ages.code(block.ordinal, self.tally.ordinal));
+        self.block.ages.push_any(self.ages.code(block.ordinal, self.tally.ordinal));
         self.describe(address, block);
     }
 
     /// The same for a block that leaves its address.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&mut self, address: u64, block: &Block) {
         self.refer(address, block);
         self.places.freed(address, block.size.wrapping_add(block.slack));
     }
 
     /// Writes where a new block is.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, event: &Event) {
         let usable = event.size.wrapping_add(event.slack);
         let codes = &mut self.block.addresses;
@@ -115,7 +115,7 @@ impl Track {
     }
 
     /// Writes what all items have.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn item(&mut self, operation: Operation, thread: u32, time: u64) {
         let block = &mut **self.block;
         let item = block.items();
@@ -135,7 +135,7 @@ impl Track {
     }
 
     /// Does what an event does; gives its operation.
-    #[inline]
+    #[inline(always)]
     fn apply(&mut self, family: &mut Family, process: u32, event: &Event) -> Operation {
         if event.call.is_release() {
             free(family, process, self, event)
@@ -147,7 +147,7 @@ impl Track {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn free(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
     let block = family.take(process, event.address, track.tally.items);
     match &block {
@@ -163,7 +163,7 @@ fn free(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> 
     Operation::release(event.call, block.is_some())
 }
 
-#[inline]
+#[inline(always)]
 fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event) -> Operation {
     track.block.sizes.push(event.size);
     let (failed, aligned) = (event.address == 0, event.align != 0);
@@ -178,7 +178,7 @@ fn allocate(family: &mut Family, process: u32, track: &mut Track, event: &Event)
 }
 
 /// The block of an event is born at its address.
-#[inline]
+#[inline(always)]
 fn born(family: &mut Family, process: u32, track: &mut Track, event: &Event) {
     let code = track.places.slack_code(event.size, event.slack);
     track.block.slacks.push(code);

@@ -15,9 +15,6 @@ use crate::pool::Pool;
 use crate::tally::Tally;
 use crate::track::Track;
 
-/// Events whose blocks are fetched together.
-const BATCH: usize = 32;
-
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
     /// Takes the next frame.
@@ -158,12 +155,24 @@ impl<S: BlockSink> Writer<S> {
         Ok(index)
     }
 
+    /// Says that an event will be written soon. What it needs is then fetched into the processor's caches, which
+    /// takes as long as some ten events.
+    #[inline]
+    pub fn expect(&self, process: ProcessNumber, event: &Event) {
+        self.family.fetch(process.0, event.looked_up());
+    }
+
     /// Writes the next events of a process, which is quicker than one by one.
     pub fn events(&mut self, process: ProcessNumber, events: &[Event]) -> Result<(), Error> {
-        for batch in events.chunks(BATCH) {
-            self.family.fetch(process.0, batch.iter().map(Event::looked_up));
-            for event in batch {
-                self.event(process, event)?;
+        let mut rest = events;
+        while !rest.is_empty() {
+            let track = track(&mut self.tracks, process)?;
+            let room = self.block_items.saturating_sub(track.block.items()).max(1);
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            rest = later;
+            now.iter().for_each(|event| track.event(&mut self.family, process.0, event));
+            if track.block.items() >= self.block_items {
+                self.flush_process(process)?;
             }
         }
         Ok(())

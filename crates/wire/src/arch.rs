@@ -1,6 +1,7 @@
-//! What depends on the processor: adding to a word in one instruction that is not locked.
+//! What depends on the processor: adding to a word in one instruction that is not locked, fetching ahead,
+//! and finding a key among four.
 //!
-//! Such an instruction is whole for the thread that executes it and for its signal handlers, since an interrupt comes
+//! An addition of this kind is whole for the thread that executes it and for its signal handlers, since an interrupt comes
 //! before or behind it, and it costs a fifth of a locked one. For other processors it is a load and a store, so only one
 //! thread may write the word. Under the model checker it is exactly these two.
 
@@ -53,4 +54,43 @@ pub(crate) fn count_down(word: &AtomicU64) {
 #[cfg(loom)]
 pub(crate) fn light_fence() {
     crate::atomic::fence(crate::atomic::Ordering::SeqCst);
+}
+
+/// Has the processor bring a place into its caches, and does not wait for it.
+#[inline(always)]
+pub fn fetch<T>(place: &T) {
+    // SAFETY: nothing is read; the instruction is a hint, which no address makes fail.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
+            (&raw const *place).cast(),
+        )
+    };
+}
+
+/// Which of the keys are this one: a bit for each, the first one's lowest.
+#[inline(always)]
+pub fn find(keys: &[u32; 4], key: u32) -> u32 {
+    use core::arch::x86_64::{
+        _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_movemask_ps, _mm_set_epi32, _mm_set1_epi32,
+    };
+    let [a, b, c, d] = keys.map(u32::cast_signed);
+    // SAFETY: every x86-64 processor has SSE2.
+    unsafe {
+        let same = _mm_cmpeq_epi32(_mm_set_epi32(d, c, b, a), _mm_set1_epi32(key.cast_signed()));
+        _mm_movemask_ps(_mm_castsi128_ps(same)).cast_unsigned()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn each_key_has_its_bit() {
+        let keys = [7, u32::MAX, 0, 7];
+        assert_eq!(find(&keys, 7), 0b1001);
+        assert_eq!(find(&keys, u32::MAX), 0b10);
+        assert_eq!(find(&keys, 0), 0b100);
+        assert_eq!(find(&keys, 8), 0);
+    }
 }

@@ -109,11 +109,11 @@ pub const OP_NOTE: u8 = 22;
 // stack, and one before an event whose stack is not that of the thread's last.
 
 const OP_MASK: u64 = 0x1f;
-const STAMPED: u64 = 1 << 5;
+pub(crate) const STAMPED: u64 = 1 << 5;
 const WIDE: u64 = 1 << 6;
 const BEGUN: u64 = 1 << 7;
-const CALLER_MASK: u64 = (1 << 48) - 1;
-const SIZE_LIMIT: u64 = 1 << 56;
+pub(crate) const CALLER_MASK: u64 = (1 << 48) - 1;
+pub(crate) const SIZE_LIMIT: u64 = 1 << 56;
 const SLACK_LIMIT: u64 = 1 << 16;
 
 /// The longest record of a heap call, in words: a wide, stamped reallocation.

@@ -15,8 +15,12 @@ pub const EXEMPT_NAMES: usize = 16;
 #[repr(C)]
 pub struct Exempt {
     count: AtomicU32,
+    /// Bit n: a module has the n-th name.
+    met: AtomicU32,
     text: [AtomicU64; EXEMPT_BYTES / 8],
 }
+
+const _: () = assert!(EXEMPT_NAMES <= u32::BITS as usize);
 
 impl Exempt {
     /// Collector: these are exempt, before anybody can join; false where there is no room for them.
@@ -49,15 +53,47 @@ impl Exempt {
         if path.is_empty() || self.first() == RESERVED_MODULES {
             return None;
         }
+        let text = self.text();
+        Some(self.first() + self.names(&text).position(|name| is_of(name, path))?)
+    }
+
+    /// Process: a module with this path is loaded; names that fit it are met.
+    pub fn meet(&self, path: &[u8]) {
+        if path.is_empty() || self.first() == RESERVED_MODULES {
+            return;
+        }
+        let text = self.text();
+        let names = self.names(&text).enumerate().filter(|(_, name)| is_of(name, path));
+        let bits = names.fold(0, |bits, (at, _)| bits | 1 << at);
+        if bits & !self.met.load(Ordering::Relaxed) != 0 {
+            self.met.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+
+    /// Collector: whether a module with the name at this place was ever loaded.
+    pub fn is_met(&self, place: usize) -> bool {
+        place < EXEMPT_NAMES && self.met.load(Ordering::Relaxed) & 1 << place != 0
+    }
+
+    fn text(&self) -> [u8; EXEMPT_BYTES] {
         let mut text = [0; EXEMPT_BYTES];
         for (to, word) in text.chunks_exact_mut(8).zip(&self.text) {
             to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        let file = path.rsplit(|&byte| byte == b'/').next()?;
-        let mut names = text.split(|&byte| byte == 0).take(RESERVED_MODULES - self.first());
-        let is_its = |name: &[u8]| if name.contains(&b'/') { name == path } else { name == file };
-        Some(self.first() + names.position(is_its)?)
+        text
     }
+
+    fn names<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        text.split(|&byte| byte == 0).take(RESERVED_MODULES - self.first())
+    }
+}
+
+/// Whether a name is that of the module with this path.
+fn is_of(name: &[u8], path: &[u8]) -> bool {
+    if name.contains(&b'/') {
+        return name == path;
+    }
+    path.rsplit(|&byte| byte == b'/').next() == Some(name)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -65,7 +101,8 @@ mod tests {
     use super::*;
 
     fn exempt(names: &[&str]) -> Option<Exempt> {
-        let exempt = Exempt { count: AtomicU32::new(0), text: [const { AtomicU64::new(0) }; 64] };
+        let [count, met] = [const { AtomicU32::new(0) }; 2];
+        let exempt = Exempt { count, met, text: [const { AtomicU64::new(0) }; 64] };
         exempt.set(names.iter().map(|name| name.as_bytes())).then_some(exempt)
     }
 
@@ -98,5 +135,17 @@ mod tests {
         let number = exempt(&[&long]).unwrap().number_of(long.as_bytes());
         assert_eq!(number, Some(RESERVED_MODULES - 1));
         assert!(exempt(&[&long, ""]).is_none() && exempt(&["x"; EXEMPT_NAMES + 1]).is_none());
+    }
+
+    #[test]
+    fn a_name_is_met_when_its_module_is_loaded_also_beside_another_one_for_it() {
+        let exempt = exempt(&["liba.so", "/lib/liba.so", "libb.so"]).unwrap();
+        let met = || [0, 1, 2, 3].map(|place| exempt.is_met(place));
+        for path in ["", "/lib/libc.so", "/lib/liba.so.1"] {
+            exempt.meet(path.as_bytes());
+            assert_eq!(met(), [false; 4], "{path}");
+        }
+        exempt.meet(b"/lib/liba.so");
+        assert_eq!(met(), [true, true, false, false]);
     }
 }

@@ -6,6 +6,7 @@
 //! …          the accounts, one a process slot
 //! …          the purses, one a sheet
 //! …          the objects that processes share
+//! …          the knells, one a process slot
 //! …          the sheets: one a thread, its counters by size class and module
 //! ```
 //!
@@ -18,8 +19,11 @@
 mod account;
 mod header;
 mod sheet;
+mod whole;
 
 use crate::budget::Budget;
+#[cfg(not(loom))]
+use crate::knell::Knell;
 use crate::objects::{Door, OBJECT_BYTES, OBJECTS, Object};
 use crate::process::SLOTS;
 use crate::purse::Purse;
@@ -28,15 +32,16 @@ use crate::session::ARENA_BYTES;
 pub use account::{Account, Kind, ModuleName};
 pub use header::{Header, OnLimit, Refused, Wanted};
 pub use sheet::{Sheet, Traffic};
+pub use whole::WholeStacks;
 
 /// Where the ledger begins in the session's file.
 pub const LEDGER_AT: usize = ARENA_BYTES;
 /// Threads of a job that can be counted at the same time.
-pub const SHEETS: usize = 2048;
+pub const SHEETS: usize = 4096;
 /// Bytes of a thread's counters.
 pub const SHEET_BYTES: usize = 20 << 10;
 /// Bytes of a process's account.
-pub const ACCOUNT_BYTES: usize = 12 << 10;
+pub const ACCOUNT_BYTES: usize = 14 << 10;
 /// Modules that are told apart in a process; callers in others count for the last.
 pub const MODULES: usize = 64;
 /// The module that stands for all others.
@@ -59,8 +64,10 @@ const PURSE_BYTES: usize = 64;
 /// Where the objects begin that processes share.
 const OBJECTS_AT: usize = PURSES_AT + SHEETS * PURSE_BYTES;
 const DOOR_AT: usize = OBJECTS_AT + OBJECTS * OBJECT_BYTES;
+const KNELLS_AT: usize = (DOOR_AT + OBJECT_BYTES).next_multiple_of(KNELL_BYTES);
+const KNELL_BYTES: usize = 64;
 /// Where the sheets begin.
-pub const SHEETS_AT: usize = (DOOR_AT + OBJECT_BYTES).next_multiple_of(SHEET_BYTES);
+pub const SHEETS_AT: usize = (KNELLS_AT + SLOTS * KNELL_BYTES).next_multiple_of(SHEET_BYTES);
 /// Bytes of the whole ledger.
 pub const LEDGER_BYTES: usize = SHEETS_AT + SHEETS * SHEET_BYTES;
 
@@ -76,6 +83,8 @@ const _: () = assert!(core::mem::size_of::<Purse>() <= PURSE_BYTES);
 const _: () = assert!(core::mem::size_of::<Object>() <= OBJECT_BYTES);
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<Door>() <= OBJECT_BYTES);
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::size_of::<Knell>() <= KNELL_BYTES);
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<Budget>() <= ACCOUNTS_AT - BUDGET_AT);
 
@@ -132,6 +141,11 @@ impl Ledger {
     #[inline(always)]
     pub fn purse(self, sheet: usize) -> &'static Purse {
         self.at(PURSES_AT + sheet % SHEETS * PURSE_BYTES)
+    }
+
+    /// The knell of the process in this slot.
+    pub fn knell(self, slot: usize) -> &'static Knell {
+        self.at(KNELLS_AT + slot % SLOTS * KNELL_BYTES)
     }
 
     /// Where objects are added.

@@ -9,6 +9,7 @@
 //! | `spent` | 48: net bytes that the owner uses | 16: spends that are not decided yet | the owner, unlocked |
 //! | `drawn` | 48: net bytes taken from the job | 16: changes downwards | all, by locked instructions |
 //! | `turn` | 32: changes finished | 16: thefts, 16: changes under way | the owner |
+//! | `away` | 48: bytes spent for calls that are under way | 16: how often others took them | all, by locked instructions |
 //!
 //! What is drawn but not spent is the purse's *credit*. Both sums go below zero in a thread that frees what others have
 //! allocated, and they wrap: only differences and sums over a process count, and these are below 2^47.
@@ -30,6 +31,13 @@ const THEFT: u64 = 1 << 16;
 /// A change or a theft that is over, in `turn`.
 const TURN: u64 = 1 << 32;
 
+/// Bytes that were spent for a call which has not come back yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Away {
+    bytes: u64,
+    taken: u64,
+}
+
 /// The words of one thread. Zeroed memory is an empty purse.
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -37,6 +45,7 @@ pub struct Purse {
     spent: AtomicU64,
     drawn: AtomicU64,
     turn: AtomicU64,
+    away: AtomicU64,
     /// So many undecided spends, and changes under way, have been waited for in vain.
     stuck_spends: AtomicU32,
     stuck_windows: AtomicU32,
@@ -63,6 +72,44 @@ impl Purse {
     /// Makes the owner exempt, before its first spend.
     pub fn set_exempt(&self) {
         self.exempt.store(1, Release);
+    }
+
+    /// The owner has spent so many bytes for a call that is about to be made, and that may never come back; what ends
+    /// it.
+    pub fn send_away(&self, bytes: u64) -> Away {
+        let before = self.away.fetch_add(bytes * BYTE, SeqCst);
+        Away { bytes, taken: before & LOW }
+    }
+
+    /// The call has come back; false where others have given the bytes back meanwhile, so that it has to spend them
+    /// once more.
+    #[must_use]
+    pub fn come_back(&self, away: Away) -> bool {
+        let mut now = self.away.load(SeqCst);
+        while now & LOW == away.taken && now / BYTE >= away.bytes {
+            match self.away.compare_exchange(now, now - away.bytes * BYTE, SeqCst, SeqCst) {
+                Ok(_) => return true,
+                Err(newer) => now = newer,
+            }
+        }
+        false
+    }
+
+    /// Bytes that were spent for calls which have not come back.
+    pub fn away(&self) -> u64 {
+        self.away.load(SeqCst) / BYTE
+    }
+
+    /// Takes them, for the caller to give them back.
+    pub fn take_away(&self) -> u64 {
+        let mut now = self.away.load(SeqCst);
+        loop {
+            let none = (now & LOW).wrapping_add(1) & LOW;
+            match self.away.compare_exchange(now, none, SeqCst, SeqCst) {
+                Ok(_) => return now / BYTE,
+                Err(newer) => now = newer,
+            }
+        }
     }
 
     /// Notes a spend that may still fail.
@@ -156,6 +203,7 @@ impl Purse {
         self.stuck_spends.store(0, Relaxed);
         self.stuck_windows.store(0, Relaxed);
         self.exempt.store(0, Relaxed);
+        self.take_away();
         self.turn.store((self.turn.load(Relaxed) & !(TURN - 1)).wrapping_add(TURN), SeqCst);
         drawn & !LOW
     }

@@ -21,9 +21,14 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 9;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
+/// The environment variable by which a program that no heaptape has started is to be counted: a limit, with
+/// options.
+pub const LIMIT_VARIABLE: &str = "HEAPTAPE_LIMIT";
+/// Bytes of a session's path at the most, where it is told by a pipe.
+pub const SESSION_BYTES: usize = 512;
 
 /// Announcements of execs that can be open at the same time.
 pub const INTENTS: usize = 128;

@@ -282,3 +282,16 @@ fn what_no_machine_has_is_refused() {
     }
     assert_eq!(job.budget.in_use(job), (0, 0));
 }
+
+#[test]
+fn bytes_of_a_call_that_stays_away_are_taken_once() {
+    let purse = Purse::default();
+    let (outer, inner) = (purse.send_away(1000), purse.send_away(50));
+    assert_eq!(purse.away(), 1050);
+    assert!(purse.come_back(inner));
+    assert_eq!((purse.away(), purse.take_away(), purse.away()), (1000, 1000, 0));
+    // A later one of the same size is not taken for it.
+    let later = purse.send_away(1000);
+    assert!(!purse.come_back(outer) && purse.come_back(later));
+    assert_eq!(purse.away(), 0);
+}

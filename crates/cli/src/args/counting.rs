@@ -14,6 +14,15 @@ const LARGEST: u64 = 1 << 47;
 /// The data of the C library, the first of a stack and the reserve alone are about as much.
 const LEAST: u64 = 64 << 10;
 
+/// What a limit can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// So many bytes.
+    Bytes(u64),
+    /// What the job was given on this node.
+    Auto,
+}
+
 /// Count the memory of a job, and let all its processes together have no more than SIZE
 #[derive(Debug, Args)]
 #[command(after_help = examples([
@@ -21,9 +30,9 @@ const LEAST: u64 = 64 << 10;
     ("heaptape limit 512MB --on-limit kill --strict --json verdict.json -- ./solver", "for a script: killed at the first request beyond it, status 0 only if all is well"),
 ]))]
 pub(crate) struct Limit {
-    /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K
-    #[arg(value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
-    pub(crate) size: u64,
+    /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K. `auto` stands for what the batch system, or the control group that heaptape runs in, gives this job on this node: the smallest of all that apply
+    #[arg(value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    pub(crate) size: Size,
     /// What happens to a request beyond the limit: it fails as if there were no memory, the whole job is killed (status 137), or the whole job is stopped for a debugger. What is resident can't be refused: with --basis resident `fail` kills too
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_limit: OnLimit,
@@ -40,6 +49,16 @@ pub(crate) struct Limit {
 pub(crate) struct Stat {
     #[command(flatten)]
     pub(crate) counting: Counting,
+}
+
+/// Let the program that has started this command have the limit that HEAPTAPE_LIMIT names; the capture library asks for it
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct Summoned {
+    /// The descriptor to write the session to
+    pub(crate) pipe: u32,
+    /// The version of what the library knows
+    pub(crate) version: u32,
 }
 
 /// What is counted, and where the report goes.
@@ -63,11 +82,11 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. Where it can be, the job has a control group of its own, which ends what is not counted and takes too much
+    /// Exit with status 3 unless the whole job was counted and nothing was refused, and do not start a command that can't be counted. Where it can be, the job has a control group of its own, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
-    #[arg(long, conflicts_with = "strict")]
+    #[arg(long)]
     pub(crate) join: bool,
     /// End the counting when the command ends, though children may still run
     #[arg(long)]
@@ -84,6 +103,9 @@ pub(crate) struct Counting {
     /// Show what the job and each rank hold while it runs, if stderr is a terminal
     #[arg(long, conflicts_with = "join")]
     pub(crate) live: bool,
+    /// Where the limit comes from, if it was to be what the job was given.
+    #[arg(skip)]
+    pub(crate) source: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true,
           value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
@@ -132,8 +154,13 @@ impl From<Basis> for heaptape_ledger::Basis {
     }
 }
 
+/// Reads a limit, or the word for what the job was given.
+fn size(text: &str) -> Result<Size, String> {
+    if text.eq_ignore_ascii_case("auto") { Ok(Size::Auto) } else { limit(text).map(Size::Bytes) }
+}
+
 /// Reads a limit.
-fn limit(text: &str) -> Result<u64, String> {
+pub(crate) fn limit(text: &str) -> Result<u64, String> {
     let too_large = || {
         format!(
             "'{text}' is too large a limit: the largest is {} bytes, all that a process can address.",
@@ -202,6 +229,7 @@ mod tests {
         ] {
             assert_eq!(limit(text), Err(sentence.to_owned()));
         }
+        assert_eq!([size("auto"), size("1K K")].map(|size| size.is_ok()), [true, false]);
     }
 
     #[test]

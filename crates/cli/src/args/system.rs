@@ -26,7 +26,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape capture-path", "print the path"),
-    ("HEAPTAPE_CAPTURE=/opt/capture.so heaptape capture-path", "use another library"),
+    ("LD_PRELOAD=$(heaptape capture-path) HEAPTAPE_LIMIT=1GB ./solver", "count and limit by variables alone"),
 ]))]
 pub(crate) struct CapturePath {}
 

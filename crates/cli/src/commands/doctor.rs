@@ -16,7 +16,7 @@ use anyhow::Result;
 use heaptape_collect::{SHARED_BYTES, features};
 use heaptape_proc::libraries::{self, Settings};
 use heaptape_proc::program::Place;
-use heaptape_proc::{Loader, Program, System, counters, mpi};
+use heaptape_proc::{Allotments, Loader, Program, System, counters, mpi};
 use heaptape_report::doctor::system::Preload;
 use heaptape_report::doctor::{self, Check, Subject, program, system};
 use heaptape_report::json;
@@ -91,6 +91,7 @@ fn examine_system() -> system::Findings {
         system: System::read(features()),
         lag,
         shared_bytes: SHARED_BYTES,
+        allotments: Allotments::here(variable),
         mpi,
         ucx,
         preloads: preloads(&loader),

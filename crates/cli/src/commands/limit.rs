@@ -2,10 +2,12 @@
 //! processes together or without one.
 
 mod asker;
+mod auto;
 mod bars;
 mod exempt;
 mod files;
 mod joined;
+mod summoned;
 mod watcher;
 
 use std::ffi::OsString;
@@ -24,9 +26,11 @@ use heaptape_report::{Style, document, json};
 use super::running::{FAILED, Teller, exit_code, not_started};
 use crate::args;
 use crate::library;
+use crate::output::by_limit;
 use crate::terminal::Terminal;
 use bars::Bars;
-use files::{Files, Form, Target};
+use files::{Files, Form, Pipes, Target};
+pub(crate) use summoned::run as summoned;
 use watcher::Watcher;
 
 /// What was asked for makes no sense.
@@ -37,8 +41,15 @@ const NOT_WITHIN: u8 = 3;
 const KILLED: u8 = 137;
 
 /// Runs a command with a limit.
-pub(crate) fn limit(args: args::Limit, terminal: &Terminal) -> ExitCode {
-    run(Some(args.size), args.on_limit.into(), args.counting, terminal)
+pub(crate) fn limit(mut args: args::Limit, terminal: &Terminal) -> ExitCode {
+    let teller = Teller { quiet: terminal.is_quiet() };
+    match auto::sized(&mut args, &teller) {
+        Ok(size) => run(Some(size), args.on_limit.into(), args.counting, terminal),
+        Err(sentence) => {
+            teller.error(&sentence);
+            ExitCode::from(WRONG_USAGE)
+        }
+    }
 }
 
 /// Runs a command and only counts.
@@ -53,36 +64,11 @@ fn run(
     terminal: &Terminal,
 ) -> ExitCode {
     let teller = Teller { quiet: terminal.is_quiet() };
-    if let Some(sentence) = contradiction(limit, &args) {
-        teller.error(sentence);
-        return ExitCode::from(WRONG_USAGE);
-    }
-    // Who counts for others opens them when there is something to write: to open a pipe is to wait.
-    let is_early = !(args.join && collects_for_others());
-    let [output, json] =
-        [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
-    let files = match open(output, json, &teller) {
-        Ok(files) => files,
-        Err(status) => return status,
-    };
-    let library = match library::path() {
-        Ok(library) => library,
-        Err(error) => {
-            teller.error(&format!("{error:#}"));
-            files.discard();
-            return ExitCode::from(FAILED);
-        }
-    };
-    let settings = settings(on_limit, &args);
-    let mut counting = counting(limit, &args, &settings, library);
-    match exempt::names(&args.exempt, &counting.launch) {
-        Ok(names) => counting.exempt = names,
-        Err(sentence) => {
-            teller.error(&sentence);
-            files.discard();
-            return ExitCode::from(WRONG_USAGE);
-        }
-    }
+    let Prepared { files, counting, settings } =
+        match Prepared::new(limit, on_limit, &args, &teller) {
+            Ok(prepared) => prepared,
+            Err(status) => return status,
+        };
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
@@ -121,15 +107,65 @@ fn contradiction(limit: Option<u64>, args: &args::Counting) -> Option<&'static s
     }
 }
 
+/// All that is needed to count.
+struct Prepared {
+    files: Files,
+    counting: Counting,
+    settings: Settings,
+}
+
+impl Prepared {
+    /// What was asked for, looked through; what is wrong with it is said.
+    fn new(
+        limit: Option<u64>,
+        on_limit: OnLimit,
+        args: &args::Counting,
+        teller: &Teller,
+    ) -> Result<Prepared, ExitCode> {
+        if let Some(sentence) = contradiction(limit, args) {
+            teller.error(sentence);
+            return Err(ExitCode::from(WRONG_USAGE));
+        }
+        // Who counts for others opens them without a word: nobody would hear it.
+        let is_early = !(args.join && collects_for_others());
+        let [output, json] =
+            [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
+        let pipes = if args.join { Pipes::Later } else { Pipes::Wait };
+        let files = open(output, json, pipes, teller)?;
+        let refuse = |files: Files, sentence: &str, status| {
+            teller.error(sentence);
+            files.discard();
+            Err(ExitCode::from(status))
+        };
+        let library = match library::path() {
+            Ok(library) => library,
+            Err(error) => return refuse(files, &format!("{error:#}"), FAILED),
+        };
+        let settings = settings(on_limit, args);
+        let mut counting = counting(limit, args, &settings, library);
+        match exempt::names(&args.exempt, &counting.launch) {
+            Ok(names) => counting.exempt = names,
+            Err(sentence) => return refuse(files, &sentence, WRONG_USAGE),
+        }
+        Ok(Prepared { files, counting, settings })
+    }
+}
+
 /// Opens the files that the report goes to, or says why not.
-fn open(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Result<Files, ExitCode> {
-    Files::open(output, json).map_err(|error| match error {
+fn open(
+    output: Option<&Path>,
+    json: Option<&Path>,
+    pipes: Pipes,
+    teller: &Teller,
+) -> Result<Files, ExitCode> {
+    Files::open(output, json, pipes).map_err(|error| match error {
         files::Error::Same(sentence) => {
             teller.error(&sentence);
             ExitCode::from(WRONG_USAGE)
         }
         files::Error::Unwritable(error) => {
-            teller.error(&format!("{error:#}; nothing was started"));
+            let source = error.root_cause().downcast_ref().map_or("", by_limit);
+            teller.error(&format!("{error:#}{source}; nothing was started"));
             ExitCode::from(FAILED)
         }
     })
@@ -166,6 +202,7 @@ fn counted(
 fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {
     Settings {
         on_limit,
+        source: args.source.clone(),
         exclude_mpi_runtime: args.exclude_mpi_runtime,
         exempt: args.exempt.clone(),
         count_launcher: args.count_launcher,
@@ -203,6 +240,9 @@ fn status(job: &Job, exit: Exit, settings: &Settings, is_told: bool) -> ExitCode
         ExitCode::from(NOT_WITHIN)
     } else if verdict == Verdict::Killed && is_killed(job, settings.on_limit) {
         ExitCode::from(KILLED)
+    } else if !is_told && exit.code == Some(0) {
+        // Who goes on by the status alone would look for a report that is not there.
+        ExitCode::from(FAILED)
     } else {
         exit_code(exit)
     }
@@ -238,6 +278,7 @@ impl Report<'_> {
             settings: self.settings,
             exit: Ended { code: self.exit.code, signal: self.exit.signal },
             function: function.as_deref(),
+            unmatched: &exempt::unmatched(&self.settings.exempt, &self.job.unmet),
             verbose: self.verbose,
         };
         let parts = limit::parts(&figures);
@@ -247,9 +288,21 @@ impl Report<'_> {
         let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
         let text = files.output.map(|file| save(&file, &parts));
         let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
+        self.tell_stopped(watcher);
         let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
         sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
         sentences.is_empty()
+    }
+
+    /// Says what stays stopped, whatever else is not to be said: nobody would look for it.
+    fn tell_stopped(&self, watcher: &Watcher) {
+        let pids: Vec<u32> = self.job.stopped.iter().map(|process| process.pid).collect();
+        if !pids.is_empty() {
+            let how = limit::how_to_go_on(&pids);
+            watcher.teller.error(&format!(
+                "the counting has ended, and what it has stopped is still there: {how}"
+            ));
+        }
     }
 }
 
@@ -277,6 +330,7 @@ mod tests {
     fn settings(on_limit: OnLimit, strict: bool) -> Settings {
         Settings {
             on_limit,
+            source: None,
             exclude_mpi_runtime: false,
             exempt: Vec::new(),
             count_launcher: false,
@@ -308,5 +362,11 @@ mod tests {
         }
         let unwritten = status(&Job::default(), exit, &settings(OnLimit::Fail, true), false);
         assert_eq!(text(unwritten), text(ExitCode::from(3)));
+        let lax = settings(OnLimit::Fail, false);
+        let good = Exit { code: Some(0), signal: None };
+        for (exit, is_told, code) in [(good, true, 0), (good, false, 125), (exit, false, 7)] {
+            let found = status(&Job::default(), exit, &lax, is_told);
+            assert_eq!(text(found), text(ExitCode::from(code)), "{exit:?} {is_told}");
+        }
     }
 }

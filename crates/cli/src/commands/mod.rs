@@ -41,5 +41,6 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::CapturePath(_) => capture_path::run(terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Man(args) => man::run(&args),
+        Command::Summoned(args) => Ok(limit::summoned(&args)),
     }
 }

@@ -1,7 +1,8 @@
 //! Jobs that run under a limit, and the documents that tell of them.
 
-use super::heaptape;
+use super::{heaptape, root};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -31,4 +32,54 @@ pub(crate) fn document(folder: &Path) -> Value {
 pub(crate) fn bounds(value: &Value) -> (u64, u64) {
     let side = |name| value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"));
     (side("lower"), side("upper"))
+}
+
+/// The paths of all fields in a document, `a[].b` for those of rows.
+pub(crate) fn fields(value: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    add_fields(value, "", &mut found);
+    found
+}
+
+fn add_fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                add_fields(value, &path, found);
+                found.insert(path);
+            }
+        }
+        Value::Array(rows) => {
+            rows.iter().for_each(|row| add_fields(row, &format!("{path}[]"), found))
+        }
+        _ => {}
+    }
+}
+
+/// The fields of `heaptape.limit/1` that docs/json.md tells of, each in a row of its own.
+pub(crate) fn documented_fields() -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("docs/json.md")).expect("the documentation");
+    let part =
+        text.split("\n## ").find(|part| part.starts_with("heaptape.limit/1")).expect("its part");
+    let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    rows.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Asserts that a document has all fields that docs/json.md tells of and whose names begin so.
+pub(crate) fn assert_has_documented(document: &Value, begin: &str) {
+    let (mut unseen, seen) = (documented_fields(), fields(document));
+    unseen.retain(|name| name.starts_with(begin) && !seen.contains(name));
+    assert!(unseen.is_empty(), "there is no {unseen:?}");
+}
+
+/// Asserts that docs/json.md has a row for each field of a document. An object has none of its own, unless it may be null.
+pub(crate) fn assert_documented(document: &Value) {
+    let known = documented_fields();
+    let is_missing = |path: &&String| {
+        let is_parent = known.iter().any(|name| name.starts_with(&format!("{path}.")));
+        !known.contains(*path) && !is_parent
+    };
+    let missing: Vec<String> = fields(document).iter().filter(is_missing).cloned().collect();
+    assert!(missing.is_empty(), "docs/json.md does not tell of {missing:?}");
 }

@@ -57,6 +57,16 @@ impl Running {
         Running { child, folder, what }
     }
 
+    /// Starts `command`, whose stderr goes to a file of the caller's.
+    pub(crate) fn start_telling(command: &mut Command, stderr: File) -> Running {
+        let folder = super::scratch();
+        let stdout = File::create(folder.path().join("stdout")).expect("an output file");
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0);
+        let what = format!("{command:?}");
+        let child = command.spawn().unwrap_or_else(|e| panic!("{what} does not start: {e}"));
+        Running { child, folder, what }
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

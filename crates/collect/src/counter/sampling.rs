@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use heaptape_wire::atomic::Ordering;
-use heaptape_wire::ledger::{Kind, Ledger};
+use heaptape_wire::ledger::{Account, Kind, Ledger};
 
 use super::Counter;
 use crate::process::Process;
@@ -63,7 +63,8 @@ impl Counter {
             let account = ledger.account(sampled.slot as usize);
             let heaps = account.heaps.ranges().collect();
             let break_at = account.break_at();
-            let known = Known { tops: tops(ledger, &sheets), heaps, session, break_at };
+            let tops = tops(ledger, account, &sheets);
+            let known = Known { tops, heaps, session, break_at };
             let books = Books { ledger, account, sheets: &sheets, is_detailed };
             let (seen, beyond) = books.look(|| resident::look(sampled.pid, &known))?;
             let row = &mut rows[sampled.place];
@@ -74,7 +75,9 @@ impl Counter {
             if sampled.is_counted {
                 let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);
+                let whole = account.stacks.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
+                let charged = charged.saturating_sub(whole);
                 let beyond =
                     beyond.map(|beyond| beyond.saturating_add(seen.stacks.saturating_sub(charged)));
                 let before = std::mem::replace(&mut row.beyond, beyond);
@@ -126,9 +129,13 @@ fn sheets_of(ledger: Ledger, taken: usize, sampled: &Sampled) -> Vec<usize> {
     (0..taken).filter(|&sheet| ledger.sheet(sheet).owner() == its).collect()
 }
 
-/// Where the stacks of its threads end that are there.
-fn tops(ledger: Ledger, sheets: &[usize]) -> Vec<u64> {
+/// Where the stacks of its threads end that are there, but for those that are charged whole.
+fn tops(ledger: Ledger, account: &Account, sheets: &[usize]) -> Vec<u64> {
+    let whole: Vec<u32> = account.stacks.all().map(|(thread, _)| thread).collect();
     let sheets = sheets.iter().map(|&sheet| ledger.sheet(sheet));
-    let live = sheets.filter(|sheet| sheet.idle.load(Ordering::Acquire) == 0);
+    let live = sheets.filter(|sheet| {
+        sheet.idle.load(Ordering::Acquire) == 0
+            && !whole.contains(&sheet.thread.load(Ordering::Relaxed))
+    });
     live.map(|sheet| sheet.stack.load(Ordering::Relaxed)).filter(|&top| top != 0).collect()
 }

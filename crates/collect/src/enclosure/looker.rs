@@ -9,7 +9,7 @@ use heaptape_wire::ledger::Ledger;
 
 use super::members::{Members, Who};
 use super::{Seen, parts};
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::cgroup::Group;
 use crate::halt::Halting;
 use crate::segments::Identity;
@@ -111,11 +111,12 @@ impl Looker {
         if !is_open || !(is_last || self.is_due(now)) {
             return;
         }
+        let before = budget::processor_time();
         let found = self.looked(now);
-        let ended = Instant::now();
+        let (cost, ended) = (budget::processor_time().saturating_sub(before), Instant::now());
         // One that took long by chance does not keep the next from coming in time.
         let longest = if self.group.is_some() { LONG.0 } else { LONG.1 };
-        self.due.spent((ended - now).min(longest), ended);
+        self.due.spent(cost.min(longest), ended);
         let Some((judge, bytes)) = found else { return };
         let who = match judge {
             Judge::Kernel | Judge::Machine => self.killed(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::text;
+use super::{field, text};
 
 /// Bytes that a group and those below it hold, and what the kernel did about them. What it does not tell is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,12 +67,6 @@ impl Memory {
         let rest = [self.shared, self.swap].into_iter().flatten();
         Some(rest.fold(self.anonymous?, u64::saturating_add))
     }
-}
-
-/// The number behind a name at the begin of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
-    text.lines().find_map(value)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use heaptape_proc::cgroup::Ground;
 use heaptape_proc::system::{Limit, System};
-use heaptape_proc::{Lag, Mpi, Ucx};
+use heaptape_proc::{Allotments, Lag, Mpi, Ucx};
 
 use super::Check;
+use crate::limit::auto;
 use crate::size::Size;
 use crate::text::{counted, size_or_na};
 
@@ -17,6 +18,8 @@ pub struct Findings {
     pub lag: Option<Lag>,
     /// Bytes of shared memory that a recording needs.
     pub shared_bytes: u64,
+    /// The memory that this job was given on this node.
+    pub allotments: Allotments,
     /// MPI libraries.
     pub mpi: Vec<Mpi>,
     /// UCX.
@@ -67,7 +70,7 @@ pub struct Trial {
 pub fn checks(f: &Findings) -> Vec<Check> {
     let s = &f.system;
     let mut checks = vec![kernel(s), features(s), clock(s), counters(f.lag, s), overcommit(s)];
-    checks.extend([shared_memory(f), ptrace(s), cgroup(s), enclosure(s), huge_pages(s)]);
+    checks.extend([shared_memory(f), ptrace(s), cgroup(s), enclosure(s), auto(f), huge_pages(s)]);
     checks.extend(limits(s));
     checks.extend([sandbox(s), preloads(f)]);
     checks.extend(f.audit.as_deref().map(audit));
@@ -227,6 +230,15 @@ fn enclosure(s: &System) -> Check {
             );
             Check::note(name, finding).advise(lack.advice())
         }
+    }
+}
+
+/// What `limit auto` would take.
+fn auto(f: &Findings) -> Check {
+    let (name, found) = ("limit auto", &f.allotments);
+    match found.least() {
+        Some(least) => Check::ok(name, format!("would take {}", auto::taken(least))),
+        None => Check::ok(name, format!("would take nothing: {}", auto::nothing(found))),
     }
 }
 
@@ -434,6 +446,7 @@ mod tests {
             shared_bytes: 4 << 20,
             library: Ok("/x/lib.so".into()),
             trial: Ok(trial),
+            allotments: Allotments::default(),
             mpi: Vec::new(),
             ucx: None,
             preloads: Vec::new(),
@@ -493,6 +506,16 @@ mod tests {
     }
 
     #[test]
+    fn what_auto_would_take_is_said() {
+        let mut f = good();
+        let said = |f: &Findings| auto(f).finding;
+        assert!(said(&f).starts_with("would take nothing: no batch system"), "{}", said(&f));
+        let source = "SLURM_MEM_PER_NODE".to_owned();
+        f.allotments.all.push(heaptape_proc::Allotment { bytes: 4 << 30, source });
+        assert_eq!(said(&f), "would take 4.0 GiB (SLURM_MEM_PER_NODE)");
+    }
+
+    #[test]
     fn a_small_group_is_noted() {
         let mut f = good();
         f.system.cgroup = Cgroup {
@@ -501,6 +524,7 @@ mod tests {
             writable: false,
             memory: true,
             limit: Some(64 << 20),
+            ceiling: None,
             ground: Ok(Ground::Below("/sys/fs/cgroup/a".into())),
         };
         assert_eq!(verdict(&f, "cgroup"), Verdict::Note);

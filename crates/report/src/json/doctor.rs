@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use heaptape_proc::elf::{Elf, Form, Libc, Linkage, Malloc};
-use heaptape_proc::{Lag, Mpi, Ucx};
+use heaptape_proc::{Allotment, Lag, Mpi, Ucx};
 use serde::Serialize;
 
 use super::document;
@@ -45,6 +45,7 @@ struct SystemPart<'a> {
     shm: ShmPart,
     ptrace_scope: Option<u64>,
     cgroup: CgroupPart,
+    auto_limit: Option<AutoPart<'a>>,
     huge_pages: HugePagesPart<'a>,
     limits: BTreeMap<&'a str, LimitPart>,
     seccomp: Option<u64>,
@@ -97,6 +98,13 @@ struct CgroupPart {
     memory_limit: Option<u64>,
     job_group: Option<String>,
     job_group_missing: Option<String>,
+}
+
+/// What `limit auto` would take.
+#[derive(Serialize)]
+struct AutoPart<'a> {
+    bytes: u64,
+    source: &'a str,
 }
 
 #[derive(Serialize)]
@@ -272,6 +280,7 @@ fn system_part(f: &system::Findings) -> SystemPart<'_> {
             job_group: s.cgroup.ground.as_ref().ok().map(|ground| text(ground.parent())),
             job_group_missing: s.cgroup.ground.as_ref().err().map(ToString::to_string),
         },
+        auto_limit: f.allotments.least().map(auto),
         huge_pages: HugePagesPart {
             transparent: s.huge_pages.transparent.as_deref(),
             shared: s.huge_pages.shared.as_deref(),
@@ -288,6 +297,10 @@ fn system_part(f: &system::Findings) -> SystemPart<'_> {
         library: f.library.as_deref().ok(),
         trial: f.trial.as_ref().ok().map(trial),
     }
+}
+
+fn auto(allotment: &Allotment) -> AutoPart<'_> {
+    AutoPart { bytes: allotment.bytes, source: &allotment.source }
 }
 
 fn counters(lag: Lag) -> CountersPart {

@@ -4,14 +4,16 @@ use std::io::{self, Write};
 
 use heaptape_ledger::{
     Basis, Charged, Ended, FirstRefusal, Job, Missed, ModuleTotal, OnLimit, Process, Spread,
-    Totals, Verdict,
+    Stopped, Totals, Verdict,
 };
 use serde::Serialize;
 
 use super::document;
+use super::felled::FelledPart;
 use super::kernel::KernelPart;
 use super::parts::{BinPart, GroupPart, TrafficPart, Value};
-use crate::limit::{self, Figures, Settings};
+use super::patches::PatchPart;
+use crate::limit::{self, Figures};
 
 #[derive(Serialize)]
 struct LimitDocument<'a> {
@@ -20,6 +22,7 @@ struct LimitDocument<'a> {
     exit: ExitPart,
     verdict: &'static str,
     limit: Option<u64>,
+    limit_source: Option<&'a str>,
     basis: &'static str,
     settings: SettingsPart<'a>,
     refused: u64,
@@ -46,8 +49,12 @@ struct LimitDocument<'a> {
     modules: Option<Vec<ModulePart<'a>>>,
     uncovered: Vec<MissedPart<'a>>,
     uncounted_threads: u64,
+    stopped: Vec<StoppedPart<'a>>,
     #[serde(flatten)]
     kernel: KernelPart<'a>,
+    felled: Option<FelledPart<'a>>,
+    patches: Vec<PatchPart<'a>>,
+    patches_sought: u64,
 }
 
 #[derive(Serialize)]
@@ -69,12 +76,14 @@ struct SettingsPart<'a> {
     details: bool,
     exclude_mpi_runtime: bool,
     exempt: &'a [String],
+    exempt_unmatched: &'a [String],
     count_launcher: bool,
     strict: bool,
 }
 
 impl<'a> SettingsPart<'a> {
-    fn of(settings: &'a Settings, job: &Job) -> SettingsPart<'a> {
+    fn of(figures: &Figures<'a>) -> SettingsPart<'a> {
+        let (settings, job) = (figures.settings, figures.job);
         SettingsPart {
             on_limit: match settings.on_limit {
                 OnLimit::Fail => "fail",
@@ -85,6 +94,7 @@ impl<'a> SettingsPart<'a> {
             details: job.details,
             exclude_mpi_runtime: settings.exclude_mpi_runtime,
             exempt: &settings.exempt,
+            exempt_unmatched: figures.unmatched,
             count_launcher: settings.count_launcher,
             strict: settings.strict,
         }
@@ -286,6 +296,18 @@ impl<'a> MissedPart<'a> {
     }
 }
 
+#[derive(Serialize)]
+struct StoppedPart<'a> {
+    pid: u32,
+    command: &'a [String],
+}
+
+impl<'a> StoppedPart<'a> {
+    fn of(stopped: &'a Stopped) -> StoppedPart<'a> {
+        StoppedPart { pid: stopped.pid, command: &stopped.command }
+    }
+}
+
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Within => "within",
@@ -332,12 +354,13 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             exit: figures.exit.into(),
             verdict: verdict(job.verdict()),
             limit: job.limit,
+            limit_source: figures.settings.source.as_deref(),
             basis: match job.basis {
                 Basis::Requested => "requested",
                 Basis::Usable => "usable",
                 Basis::Resident => "resident",
             },
-            settings: SettingsPart::of(figures.settings, job),
+            settings: SettingsPart::of(figures),
             refused: job.refused,
             first_refusal: job.first.as_ref().map(|first| RefusalPart::of(first, figures)),
             peak: peaks(job),
@@ -362,7 +385,11 @@ pub fn write(out: &mut impl Write, figures: &Figures<'_>) -> io::Result<()> {
             modules: counted.map(|totals| totals.modules.iter().map(ModulePart::of).collect()),
             uncovered: job.uncovered.iter().map(MissedPart::of).collect(),
             uncounted_threads: job.uncounted_threads,
+            stopped: job.stopped.iter().map(StoppedPart::of).collect(),
             kernel: KernelPart::of(job),
+            felled: FelledPart::of(job),
+            patches: job.patches.iter().map(PatchPart::of).collect(),
+            patches_sought: job.patches_sought,
         },
     )
 }
@@ -372,7 +399,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::limit::sample::{hostile, job, kernel, missed, over, refused, with_figures};
+    use crate::limit::sample::{felled, hostile, job, kernel, missed, over, refused, with_figures};
     use heaptape_ledger::{Judge, Kernel};
 
     fn written(job: &Job) -> Value {
@@ -394,8 +421,8 @@ mod tests {
             let document = written(&job);
             has(
                 &document,
-                "schema command exit verdict limit basis settings refused first_refusal peak elapsed user \
-                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed",
+                "schema command exit verdict limit limit_source basis settings refused first_refusal peak elapsed user \
+                 system faults threads numa_nodes processes bins groups modules charged uncovered unaccounted cgroup cgroup_missing resident killed felled patches patches_sought",
             );
             has(&document["peak"], "charged requested usable resident");
             has(&document["exit"], "code signal");
@@ -450,6 +477,21 @@ mod tests {
         let killed = &document["killed"];
         assert_eq!((&killed["by"], &killed["pid"]), (&json!("resident"), &json!(4711)));
         has(killed, "time_ms bytes command resident");
+    }
+
+    #[test]
+    fn whose_doing_a_kill_was_is_a_word() {
+        let document = written(&Job { felled: Some(felled()), ..job() });
+        let felled = &document["felled"];
+        assert_eq!((&document["verdict"], &felled["cause"]), (&json!("killed"), &json!("kernel")));
+        has(
+            felled,
+            "time_ms charged resident resident_age_ms kills_in_cgroup kills_on_machine cgroup cgroup_limit log log_missing",
+        );
+        let victims = &felled["processes"];
+        assert_eq!((&victims[0]["process"], &victims[1]["rank"]), (&Value::Null, &json!(1)));
+        assert_eq!((&victims[0]["logged"], &victims[1]["logged"]), (&json!(false), &json!(true)));
+        assert_eq!(felled["present"][1], json!({"process": 2, "charged": 700 << 20}));
     }
 
     #[test]

@@ -156,6 +156,37 @@ fn ended(ended: Ended) -> String {
     }
 }
 
+/// Processes that nothing but the user's word moves any more.
+pub(super) fn stopped(figures: &Figures<'_>) -> Vec<Part> {
+    let stopped = &figures.job.stopped;
+    if stopped.is_empty() {
+        return Vec::new();
+    }
+    let mut rows = Rows::new(&[("pid", Right), ("command", Text)]);
+    for process in stopped {
+        rows.row([process.pid.to_string(), text::short_command(&process.command)]);
+    }
+    let pids: Vec<u32> = stopped.iter().map(|process| process.pid).collect();
+    vec![
+        Part::Heading("Still stopped".to_owned()),
+        Part::Table(rows),
+        Part::Text(format!(
+            "They are there until somebody says otherwise: {}.",
+            how_to_go_on(&pids)
+        )),
+    ]
+}
+
+/// What to do with processes that are stopped, as the end of a sentence.
+pub fn how_to_go_on(pids: &[u32]) -> String {
+    let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let list = list.join(" ");
+    let them = if pids.len() == 1 { "it" } else { "them" };
+    format!(
+        "gdb -p PID looks into one, kill -CONT {list} lets {them} go on, kill -KILL {list} ends {them}"
+    )
+}
+
 /// The processes that were not counted, by name.
 pub(super) fn uncovered(figures: &Figures<'_>) -> Vec<Part> {
     let uncovered = &figures.job.uncovered;

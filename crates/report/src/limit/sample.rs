@@ -2,8 +2,9 @@
 
 use heaptape_ledger::bins::bin_of;
 use heaptape_ledger::{
-    Bounds, Charged, Ended, FirstRefusal, Group, Job, Judge, Kernel, Looks, Missed, Module,
-    OnLimit, Over, Parts, Process, Spread, Totals, Traffic,
+    Bounds, Charged, Ended, Felled, FirstRefusal, Group, Job, Judge, Kernel, Kills, Line, Looks,
+    Missed, Module, Moment, OnLimit, Over, Parts, Patch, Patched, Process, Spread, Totals, Traffic,
+    Victim,
 };
 
 use super::{Figures, Settings};
@@ -13,6 +14,7 @@ const MIB: u64 = 1 << 20;
 /// How the sample was counted.
 pub(crate) fn settings() -> Settings {
     Settings {
+        source: None,
         on_limit: OnLimit::Fail,
         exclude_mpi_runtime: false,
         exempt: Vec::new(),
@@ -170,6 +172,14 @@ pub(crate) fn hostile() -> Job {
     (job.refused, job.peak.upper, job.requested.upper) = (u64::MAX, u64::MAX, u64::MAX);
     job.charged = Charged { heap: u64::MAX, data: u64::MAX, ..Charged::default() };
     job.uncovered = vec![Missed { command: vec![name.clone()], why: name.clone(), pid: 1 }];
+    let victim = Victim { place: None, pid: None, command: vec![name.clone()] };
+    job.felled = Some(Felled {
+        victims: vec![victim; 50],
+        log: Ok(vec![Line { victim: Some(0), message: name.clone() }]),
+        ceiling: Some((u64::MAX, name.clone())),
+        ..felled()
+    });
+    job.patches = vec![patch(Patched::Entry, &name, Some(&name))];
     if let Some(first) = &mut job.first {
         first.place = Some((format!("/x/{name}"), u64::MAX));
         (first.bytes, first.job) = (u64::MAX, u64::MAX);
@@ -190,6 +200,37 @@ pub(crate) fn with_figures<T>(
         settings: &settings(),
         exit: Ended { code: Some(0), signal: None },
         function: Some("main"),
+        unmatched: &settings().exempt,
         verbose,
     })
+}
+
+/// Rank 1 and another process ended by SIGKILL, when the job held much.
+pub(crate) fn felled() -> Felled {
+    let victim = |place, pid| Victim { place, pid: Some(pid), command: vec!["/opt/sizes".into()] };
+    let moment = Moment {
+        time: Some(1500),
+        charged: Some(900 * MIB),
+        each: vec![(1, 200 * MIB), (2, 700 * MIB)],
+        resident: Some((800 * MIB, 120)),
+    };
+    let message = "Memory cgroup out of memory: Killed process 4710 (sizes) total-vm:9kB".into();
+    Felled {
+        victims: vec![victim(None, 9), victim(Some(2), 4710)],
+        moment,
+        kills: Kills { group: Some(1), machine: Some(1) },
+        log: Ok(vec![Line { victim: Some(1), message }]),
+        ceiling: Some((1 << 30, "/sys/fs/cgroup/job".into())),
+    }
+}
+
+/// What one library has patched.
+pub(crate) fn patch(what: Patched, module: &str, by: Option<&str>) -> Patch {
+    Patch {
+        what,
+        module: module.into(),
+        by: by.map(str::to_owned),
+        functions: vec!["mmap".into(), "munmap".into()],
+        processes: vec![1, 2],
+    }
 }

@@ -1,8 +1,10 @@
 //! The report on jobs that were made by hand.
 
-use heaptape_ledger::{Basis, Job, Judge, Kernel, OnLimit};
+use heaptape_ledger::{Basis, Felled, Job, Judge, Kernel, Kills, Moment, OnLimit, Patched};
 
-use super::sample::{self, hostile, job, kernel, missed, over, rank, refused, with_figures};
+use super::sample::{
+    self, felled, hostile, job, kernel, missed, over, patch, rank, refused, with_figures,
+};
 use super::{Figures, parts};
 use crate::document::{write_markdown, write_terminal};
 use crate::table::{Style, UNLIMITED};
@@ -28,6 +30,17 @@ fn a_job_within_its_limit() {
     let text = in_columns(&job(), false, 80);
     let expected = include_str!("within.txt");
     assert_eq!(text, expected, "\n{text}");
+}
+
+#[test]
+fn more_resident_than_the_limit_is_told_below_the_verdict() {
+    let resident = |bytes| text(&Job { resident: Some(bytes), ..job() });
+    let told =
+        "1.5 GiB or more were resident at one time, which is more than the limit of 1.0 GiB.";
+    assert!(resident(3 << 29).contains(told) && resident(3 << 29).contains("processes of a fork"));
+    assert!(!resident(1 << 30).contains("which is more than"));
+    let counted = Job { limit: None, resident: Some(3 << 29), ..job() };
+    assert!(!text(&counted).contains("which is more than"));
 }
 
 #[test]
@@ -258,4 +271,72 @@ fn who_was_ended_for_what_was_resident_is_named() {
         let kernel = Some(Kernel { over: Some(over(judge)), ..kernel() });
         assert_eq!(verdict(&text(&Job { kernel, ..job() })), sentence);
     }
+}
+
+#[test]
+fn whose_doing_a_kill_was_is_told_as_far_as_it_is_known() {
+    let told = |felled: Felled| text(&Job { felled: Some(felled), ..job() }).replace('\n', " ");
+    let seen = told(felled());
+    for words in [
+        "Killed by the kernel at 1.500 s, for want of memory: rank 1 (pid 4710).",
+        "sizes (pid 9), rank 1 (pid 4710) ended by SIGKILL at 1.500 s. That was the kernel, for want of memory, as its log \
+         says (killed so meanwhile in this control group: 1 process, on this machine: 1 process).",
+        "The job held 900.0 MiB then (charged); 800.0 MiB were resident at the last look, 0.120 s before.",
+        "Of its 2 processes on this node rank 1 held most, 700.0 MiB.",
+        "The limit of the cgroup /sys/fs/cgroup/job is 1.0 GiB.",
+        "The log: Memory cgroup out of memory: Killed process 4710 (sizes) total-vm:9kB",
+    ] {
+        assert!(seen.contains(words), "{words}: {seen}");
+    }
+    let closed = || Err("/dev/kmsg may not be read: permission denied.".to_owned());
+    let counted = told(Felled { log: closed(), ..felled() });
+    assert!(
+        counted.contains("Killed at 1.500 s, it seems by the kernel for want of memory: "),
+        "{counted}"
+    );
+    assert!(counted.contains("Its log: n/a. /dev/kmsg may not be read"), "{counted}");
+    let kills = Kills { group: Some(0), machine: Some(0) };
+    let sent = told(Felled { log: Ok(Vec::new()), kills, ..felled() });
+    let words = "Somebody has sent it: it was not the kernel, for want of memory (killed so meanwhile in this control \
+                 group: nobody, on this machine: nobody).";
+    assert!(sent.contains(words) && sent.contains("Within the limit: "), "{sent}");
+    let kills = Kills { group: None, machine: Some(2) };
+    let unknown = told(Felled { log: closed(), kills, ..felled() });
+    let words = "is not known (killed so meanwhile in this control group: n/a, on this machine: 2 processes)";
+    assert!(unknown.contains(words) && unknown.contains("Within the limit: "), "{unknown}");
+    let nobody = Felled { victims: Vec::new(), moment: Moment::default(), ..felled() };
+    let seen = told(nobody);
+    assert!(
+        seen.contains("No process that was counted ended by SIGKILL; but the kernel has"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn refusals_are_told_beside_a_kill_by_the_kernel() {
+    let seen = text(&Job { felled: Some(felled()), ..refused() }).replace('\n', " ");
+    assert!(
+        seen.contains("Killed by the kernel at") && seen.contains("Refused 3 requests; the first"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn who_has_patched_what_and_what_that_means() {
+    let ucm = Some("/usr/lib/libucm.so.0");
+    let patches = vec![
+        patch(Patched::Libc, "/usr/lib/libc.so.6", ucm),
+        patch(Patched::Wrapper, "/x/libheaptape.so", None),
+        patch(Patched::Entry, "/usr/lib/liba.so", ucm),
+        patch(Patched::Entry, "/usr/lib/libb.so", ucm),
+    ];
+    let seen = text(&Job { patches, ..job() }).replace('\n', " ");
+    for words in [
+        "libucm.so.0 in 2 processes has patched libc's mmap, munmap: heaptape's wrappers go on to libc",
+        "Somebody unknown in 2 processes has patched heaptape's own mmap, munmap: calls go there first",
+        "libucm.so.0 in 2 processes has changed the entries by which liba.so, libb.so call mmap, munmap: calls go there first",
+    ] {
+        assert!(seen.contains(words), "{words}: {seen}");
+    }
+    assert!(!text(&job()).contains("patched"));
 }

@@ -14,7 +14,24 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     if matches!(job.verdict(), Verdict::Refused | Verdict::Killed) {
         parts.push(Part::Text(format!("{}{}", capital(&held(job)), unseen(job))));
     }
+    if job.verdict() == Verdict::Killed && !job.killed && job.refused > 0 {
+        parts.push(Part::Text(refused(figures)));
+    }
+    parts.extend(beyond(job).map(Part::Text));
     parts
+}
+
+/// That more was resident than the limit, though no more was charged.
+fn beyond(job: &Job) -> Option<String> {
+    let limit = job.limit?;
+    let resident = job.resident.filter(|&resident| resident > limit)?;
+    Some(format!(
+        "{} or more were resident at one time, which is more than the limit of {}. Resident but not charged are code and \
+         files that are mapped, what allocators keep beside the blocks, and the copies that the processes of a fork \
+         have made of pages which they had shared.",
+        Size(resident),
+        Size(limit)
+    ))
 }
 
 /// The verdict in one sentence.
@@ -111,6 +128,9 @@ fn killed(figures: &Figures<'_>) -> String {
     };
     if let Some(over) = job.over() {
         return format!("{what} at {}: {}.", Millis(over.time), super::over(over));
+    }
+    if let Some(sentence) = super::felled::verdict(figures).filter(|_| !job.killed) {
+        return sentence;
     }
     match &job.first {
         Some(first) => format!(

@@ -3,6 +3,7 @@
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::heaps::Heaps;
 
+use super::whole::WholeStacks;
 use super::{MODULE_TEXT, MODULES};
 
 /// What is charged beside heap blocks.
@@ -109,6 +110,8 @@ pub struct Account {
     break_at: AtomicU64,
     /// What another allocator has mapped for blocks.
     pub heaps: Heaps,
+    /// The stacks of its threads that are charged whole.
+    pub stacks: WholeStacks,
     /// The modules whose calls are told apart, by number.
     pub modules: [ModuleName; MODULES],
 }
@@ -124,6 +127,7 @@ impl Account {
         self.is_plain_heap.store(0, Ordering::Relaxed);
         self.break_at.store(0, Ordering::Relaxed);
         self.heaps.clear();
+        self.stacks.clear();
         self.modules.iter().for_each(ModuleName::clear);
         self.generation.store(generation, Ordering::Release);
     }
@@ -146,6 +150,13 @@ impl Account {
         if more as i64 > 0 && now as i64 > 0 {
             self.beside_peak.fetch_max(now, Ordering::Relaxed);
         }
+    }
+
+    /// Collector: so many bytes of this row, which it has paid, are given back for it. (Its purses still have them,
+    /// as those of one that has paid for what others gave back.)
+    pub fn give_back_for(&self, kind: Kind, bytes: u64) {
+        self.for_objects.fetch_add(bytes, Ordering::Relaxed);
+        self.note(kind, bytes.wrapping_neg());
     }
 
     /// Bytes charged beside heap blocks; less than nothing for one that gave back what others had spent.

@@ -88,6 +88,8 @@ pub struct Header {
     settled: AtomicU32,
     /// Ends of processes that others of the job have waited for.
     deaths: AtomicU32,
+    /// Ends of processes after which the collector has given back what they held.
+    ends: AtomicU32,
     /// Bytes that are charged in the whole job beside heap blocks.
     beside: AtomicU64,
     /// The most that was granted when somebody last looked …
@@ -160,6 +162,16 @@ impl Header {
     /// How often [`Header::note_death`] was called.
     pub fn deaths(&self) -> u32 {
         self.deaths.load(Ordering::Acquire)
+    }
+
+    /// Collector: what a process held that is gone has been given back.
+    pub fn note_end(&self) {
+        self.ends.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often [`Header::note_end`] was called.
+    pub fn ends(&self) -> u32 {
+        self.ends.load(Ordering::SeqCst)
     }
 
     /// Process: whether that is done.

@@ -27,7 +27,7 @@ pub struct Sheet {
     pub thread: AtomicU32,
     /// The number of the thread in its process.
     pub number: AtomicU32,
-    /// The process slot plus one; 0 for a sheet that nobody has.
+    /// The process slot plus one; 0 for a sheet that nobody has, [`Sheet::CLAIMED`] beside it until it is open.
     slot: AtomicU32,
     generation: AtomicU32,
     /// 1 when the thread is gone and nobody has taken the sheet over.
@@ -60,12 +60,19 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// What stands for the slot of a process that is about to open the sheet.
-    const CLAIMED: u32 = u32::MAX;
+    /// Beside the slot of a process that is about to open the sheet.
+    const CLAIMED: u32 = 1 << 31;
 
-    /// Process: takes a sheet that nobody has.
-    pub fn claim(&self) -> bool {
-        self.slot.compare_exchange(0, Self::CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Process: takes a sheet that nobody has, for a thread of the process with this slot.
+    pub fn claim(&self, slot: u32) -> bool {
+        let claimed = Self::CLAIMED | (slot + 1);
+        self.slot.compare_exchange(0, claimed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Collector: the process with this slot is gone; a sheet that it had claimed and not opened is nobody's again.
+    pub fn let_go(&self, slot: u32) {
+        let claimed = Self::CLAIMED | (slot + 1);
+        let _ = self.slot.compare_exchange(claimed, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Process: the sheet that it has claimed is for a thread of the process with this slot.
@@ -88,7 +95,7 @@ impl Sheet {
     /// The slot of its process and that slot's generation.
     pub fn owner(&self) -> Option<(u32, u32)> {
         let slot = self.slot.load(Ordering::Acquire);
-        let is_open = slot != 0 && slot != Self::CLAIMED;
+        let is_open = slot != 0 && slot & Self::CLAIMED == 0;
         is_open.then(|| (slot - 1, self.generation.load(Ordering::Relaxed)))
     }
 

@@ -19,10 +19,7 @@ pub(super) fn names(given: &[String], launch: &Launch) -> Result<Vec<String>, St
                 "--exempt {name} is the program itself, and without its own requests there is no limit"
             ));
         }
-        let real = name.contains('/').then(|| fs::canonicalize(name).ok()).flatten();
-        let real = real.and_then(|path| path.into_os_string().into_string().ok());
-        let forms = [Some(name.clone()), real];
-        names.extend(forms.into_iter().flatten());
+        names.extend(forms(name));
     }
     names.sort();
     names.dedup();
@@ -33,6 +30,19 @@ pub(super) fn names(given: &[String], launch: &Launch) -> Result<Vec<String>, St
         );
     }
     Ok(names)
+}
+
+/// What the programs are told for a name.
+fn forms(name: &str) -> impl Iterator<Item = String> {
+    let real = name.contains('/').then(|| fs::canonicalize(name).ok()).flatten();
+    let real = real.and_then(|path| path.into_os_string().into_string().ok());
+    [Some(name.to_owned()), real].into_iter().flatten()
+}
+
+/// Those of the names that met no library: `unmet` are those that the programs were told in vain.
+pub(super) fn unmatched(given: &[String], unmet: &[String]) -> Vec<String> {
+    let is_in_vain = |name: &&String| forms(name).all(|form| unmet.contains(&form));
+    given.iter().filter(is_in_vain).cloned().collect()
 }
 
 /// Whether this is the program's own file.
@@ -77,5 +87,12 @@ mod tests {
         let many: Vec<String> = (0..17).map(|number| format!("lib{number}.so")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(told(&many).is_err() && told(&many[1..]).is_ok());
+    }
+
+    #[test]
+    fn a_name_is_in_vain_if_nothing_that_it_stands_for_was_loaded() {
+        let given = ["libx.so", "/proc/self/exe", "/no/such.so"].map(str::to_owned);
+        let unmet = ["/no/such.so", "/proc/self/exe"].map(str::to_owned);
+        assert_eq!(unmatched(&given, &unmet), ["/no/such.so"]);
     }
 }

@@ -74,11 +74,16 @@ impl CountWatch for Watcher {
     }
 
     fn stopped(&mut self, pids: &[u32]) {
-        let list: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
-        let more = if pids.len() > 8 { ", …" } else { "" };
         self.say(&format!(
-            "the job is stopped (processes {}{more}): gdb -p PID looks into one, kill -CONT lets it go on",
-            list.join(", ")
+            "the job is stopped, and stays so until you say otherwise: {}",
+            limit::how_to_go_on(pids)
+        ));
+    }
+
+    fn still_stopped(&mut self, pids: &[u32]) {
+        self.say(&format!(
+            "the command has ended, and waits for what it has left stopped: {}",
+            limit::how_to_go_on(pids)
         ));
     }
 

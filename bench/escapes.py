@@ -108,8 +108,10 @@ class Job:
     def is_right(self, verdict, status):
         if verdict not in self.right:
             return False
-        wanted = 3 if self.strict and verdict != "within" else 0
-        return status == wanted
+        if verdict == "tampered" and not self.strict:
+            # What a program does to others of its job is its own affair.
+            return True
+        return status == (3 if self.strict and verdict != "within" else 0)
 
 
 def main():

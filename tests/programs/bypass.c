@@ -87,6 +87,7 @@ static size_t by_growth(void) {
 static size_t by_transparent_huge_pages(void) {
     // One byte of each two MiB brings all of them, where the kernel has such pages.
     static unsigned char there[MIB];
+    want += want % 2;
     char *at = mmap(NULL, (want + 2) * MIB, RW, PRIVATE | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED || want * MIB / PAGE > sizeof there) return 0;
     at += -(size_t)at % (2 * MIB);
@@ -95,7 +96,7 @@ static size_t by_transparent_huge_pages(void) {
     if (mincore(at, want * MIB, there)) return 0;
     size_t pages = 0;
     for (size_t i = 0; i < want * MIB / PAGE; i++) pages += there[i] & 1;
-    return pages * PAGE / MIB >= want ? want : 0;
+    return pages * PAGE / MIB == want ? want : 0;
 }
 
 static size_t by_the_stack(void) {

@@ -75,7 +75,8 @@ impl Counter {
             if sampled.is_counted {
                 let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);
-                let whole = account.stacks.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+                let whole =
+                    account.stacks.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
                 let charged = charged.saturating_sub(whole);
                 let beyond =

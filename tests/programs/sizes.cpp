@@ -1,5 +1,6 @@
-// sizes [calloc] BYTES…: makes a vector of each size in turn (or a block by calloc), touches it, lets it go, and prints its size;
-// a size that is refused ends it with 5 and the line "refused BYTES".
+// sizes [calloc] SIZE…: makes a vector of each size in turn (or a block by calloc), touches it, lets it go, and prints its bytes;
+// a size that is refused ends it with 5 and the line "refused BYTES". A size is a number of bytes, or of KB, MB or GB (of 1024
+// each), also a fraction: 0.9GB is 966367641.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,10 +20,20 @@ static void hold_by_calloc(std::size_t bytes) {
     std::printf("%zu\n", bytes);
 }
 
+static std::size_t bytes_of(const char *text) {
+    char *unit;
+    long double number = std::strtold(text, &unit);
+    for (const char *step = "KMG"; *step != 0 && *unit != 0 && *unit != 'B'; step++) {
+        number *= 1024;
+        if (*step == *unit) break;
+    }
+    return static_cast<std::size_t>(number);
+}
+
 int main(int argc, char **argv) {
     bool by_calloc = argc > 1 && std::strcmp(argv[1], "calloc") == 0;
     for (int i = 1 + by_calloc; i < argc; i++) {
-        std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
+        std::size_t bytes = bytes_of(argv[i]);
         try {
             by_calloc ? hold_by_calloc(bytes) : hold(bytes);
         } catch (const std::bad_alloc &) {

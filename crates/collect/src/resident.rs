@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_lies_behind_the_break_of_glibc_is_no_heap() {
         let text = mapping("10000-50000 rw-p 0 00:00 0 [heap]", 200, 200, "rd wr ac");
-        for (end, other) in [(None, 0), (Some(0x50000), 0), (Some(0), 200), (Some(0x2ff01), 64)] {
+        for (end, other) in [(None, 0), (Some(0x50000), 0), (Some(0), 128), (Some(0x2ff01), 64)] {
             let found = seen(&text, &[], end);
             assert_eq!((found.heap >> 10, found.other >> 10), (200 - other, other));
         }

@@ -295,7 +295,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
-        spending::refund(lane, more);
+        spending::unspend(lane, more);
         return lane.fail();
     }
     lane.uncount_moved(old.known, usable);

@@ -166,7 +166,7 @@ impl Lane {
     /// An allocation that was charged has failed; gives null back.
     #[cold]
     pub fn give_up(self, bytes: u64) -> *mut u8 {
-        spending::refund(self, bytes);
+        spending::unspend(self, bytes);
         self.fail()
     }
 

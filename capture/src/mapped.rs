@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use heaptape_wire::ledger::Kind;
 use heaptape_wire::purse::{self, Purse};
 
-use crate::counting;
+use crate::counting::{self, ledger};
 use crate::lane::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
@@ -216,6 +216,7 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         if is_fixed {
             pages::stay(&place);
         }
+        ledger().header().blur();
         charges::give_back(lane, sort.kind(), if away.end() { paid } else { 0 });
         visit.end(lane, &(0..0));
         return result;

@@ -184,6 +184,15 @@ fn settles() -> bool {
     true
 }
 
+/// Gives bytes back that were charged for a call which has failed. They may stand in the peak, which they never were in.
+#[cold]
+pub fn unspend(lane: Lane, bytes: u64) {
+    if lane.purse.is_some() && bytes > 0 {
+        ledger().header().blur();
+        refund(lane, bytes);
+    }
+}
+
 /// Gives the budget bytes back that were given back to the allocator.
 #[inline(always)]
 pub fn refund(lane: Lane, bytes: u64) {

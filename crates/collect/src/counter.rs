@@ -398,17 +398,19 @@ impl Counter {
     }
 
     /// The rows when most was charged, of which at least `most` is known: as they were seen, unless the looks
-    /// have missed that moment. Then blocks made up what was not beside them.
-    pub(crate) fn rows_at(&self, most: u64) -> Charged {
+    /// have missed that moment. Then blocks made up what was not beside them, as far as there were so many `blocks`
+    /// at one time, and mappings the rest.
+    pub(crate) fn rows_at(&self, most: u64, blocks: u64) -> Charged {
         let seen = self.charged;
         if seen.total() >= most {
             return seen;
         }
         let beside = seen.total().saturating_sub(seen.heap);
         let missed = self.ledger.header().beside_at_high().saturating_sub(beside);
-        let mappings = seen.mappings.saturating_add(missed);
         let heap = most.saturating_sub(beside.saturating_add(missed));
-        Charged { heap: heap.max(seen.heap.min(most)), mappings, ..seen }
+        let heap = heap.min(blocks).max(seen.heap.min(most));
+        let rest = most.saturating_sub(beside.saturating_add(heap));
+        Charged { heap, mappings: seen.mappings.saturating_add(rest.max(missed)), ..seen }
     }
 
     /// The figures of all processes, in order of start.

@@ -22,6 +22,7 @@ pub(crate) fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Jo
     let times = counter.usage.times();
     let threads = counter.tasks.most();
     let bounds = Together::of(&counter, &processes);
+    let blocks = if counting.basis == Basis::Usable { bounds.usable } else { bounds.requested };
     Job {
         command: texts(&counting.launch.command),
         limit: counting.limit,
@@ -34,7 +35,7 @@ pub(crate) fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Jo
         is_tampered: counter.ledger.budget().limit() != counting.budget()
             || bounds.charged.lower > counting.budget(),
         peak: bounds.charged,
-        charged: counter.rows_at(bounds.charged.lower),
+        charged: counter.rows_at(bounds.charged.lower, blocks.upper),
         requested: bounds.requested,
         usable: counting.details.then_some(bounds.usable),
         resident: counter.usage.resident(),

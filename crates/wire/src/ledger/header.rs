@@ -96,7 +96,7 @@ pub struct Header {
     high: AtomicU64,
     /// … and what of it was beside heap blocks.
     beside_at_high: AtomicU64,
-    /// 1 when more was granted than ever while what the dead held was not given back.
+    /// 1 when more may have been granted than was held at one time.
     is_blurred: AtomicU32,
     /// What is charged ahead for blocks that are being resized.
     pub ahead: Ahead,
@@ -145,7 +145,8 @@ impl Header {
         }
     }
 
-    /// The most that was granted may be more than was held at one time: some of it was still that of the dead.
+    /// The most that was granted may be more than was held at one time: some of it was still that of the dead, or for a
+    /// call that failed.
     pub fn blur(&self) {
         self.is_blurred.store(1, Ordering::Relaxed);
     }

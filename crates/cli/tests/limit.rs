@@ -379,6 +379,37 @@ fn a_killed_job_has_a_status_of_its_own() {
     assert_eq!(document["exit"]["code"], 5);
 }
 
+/// A parent that waits for what is killed would go on, take its failure for an end like others, and hide it.
+#[test]
+fn nothing_of_a_killed_job_goes_on_after_the_kill() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let script = "\"$0\" 70000000; echo after; exit 5";
+    let nested = "sh -c '\"$0\" 70000000; echo between' \"$0\"; echo after; exit 0";
+    let aside = "(\"$0\" 70000000; echo aside) & wait; echo after; exit 0";
+    for script in [script, nested, aside] {
+        let command = ["sh", "-c", script].map(OsStr::new);
+        let command = [&command[..], &[sizes.as_os_str()]].concat();
+        for (words, status) in [(&[][..], 137), (&["--strict"], 3)] {
+            let words = [&["limit", "50MB", "--on-limit", "kill", "--quiet"], words].concat();
+            let (outcome, document) = documented(folder.path(), &words, &command);
+            let text = outcome.stderr_text();
+            assert_eq!((outcome.code(), outcome.stdout.as_slice()), (status, &b""[..]), "{text}");
+            assert_eq!(
+                (&document["verdict"], &document["exit"]["code"]),
+                (&"killed".into(), &Value::Null)
+            );
+        }
+    }
+    // One whose command has left what is killed behind it.
+    let script = "(sleep 0.3; exec \"$0\" 70000000) & exit 0";
+    let command = ["sh", "-c", script].map(OsStr::new);
+    let command = [&command[..], &[sizes.as_os_str()]].concat();
+    let words = ["limit", "50MB", "--on-limit", "kill", "--quiet"];
+    let (outcome, document) = documented(folder.path(), &words, &command);
+    assert_eq!((outcome.code(), &document["exit"]["code"]), (137, &Value::Null));
+}
+
 /// What reads the documents relies on each field; the documentation has them all, and no other.
 #[test]
 fn every_field_of_the_document_is_documented() {

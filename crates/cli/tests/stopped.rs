@@ -100,3 +100,22 @@ fn a_job_that_goes_on_leaves_nothing_to_be_told() {
     let text = fs::read_to_string(&said).expect("its words");
     assert!(text.contains("\nStopped at ") && !text.contains("Still stopped"), "{text}");
 }
+
+/// Who was let go on is not stopped again for each further request, with nobody told.
+#[test]
+fn a_job_that_goes_on_is_not_stopped_again() {
+    let folder = scratch();
+    let said = folder.path().join("said");
+    let script = "for i in 1 2 3; do \"$0\" 70000000; done; \"$0\" 70000000 & \"$0\" 70000000 & wait; exit 7";
+    let mut job = heaptape(["limit", "50MB", "--on-limit", "stop"]);
+    job.args(["--", "sh", "-c", script]).arg(program("sizes"));
+    let running = Running::start_telling(&mut job, fs::File::create(&said).expect("a file"));
+    let told = || named(&fs::read_to_string(&said).ok()?, "the job is stopped");
+    for pid in until(LIMIT, told).expect("who is stopped") {
+        send(pid, Signal::CONT);
+    }
+    let outcome = running.finish(LIMIT);
+    let text = fs::read_to_string(&said).expect("its words");
+    assert_eq!((outcome.code(), text.matches("kill -CONT").count()), (7, 1), "{text}");
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), "refused 70000000\n".repeat(5));
+}

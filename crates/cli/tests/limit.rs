@@ -227,18 +227,40 @@ fn a_full_disk_leaves_no_part_of_a_report_and_no_good_status() {
     }
     let folder = scratch();
     // The command fills the disk.
-    let script = "mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" && shift && \"$@\"; echo $?; wc -c <x.json; ls -A | grep -v fill";
+    let script = "mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" && shift && echo before >x.txt && \"$@\"
+        echo $?; cat x.json x.txt | wc -c; ls -A | grep -v fill";
     let fill = "head -c 1000000 /dev/zero >fill 2>/dev/null; exit 0";
     for (strict, status) in [(None, "125"), (Some("--strict"), "3")] {
         let mut command = std::process::Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(folder.path()).arg(harness::HEAPTAPE);
-        command.args(["limit", "1GB", "--quiet", "--json", "x.json"]).args(strict);
+        command.args(["limit", "1GB", "--quiet", "--json", "x.json", "-o", "x.txt"]).args(strict);
         command.args(["--", "sh", "-c", fill]).env_remove("LD_PRELOAD");
         let outcome = run(&mut command);
         let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
-        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [status, "0", "x.json"]);
-        let sentence = one_sentence(&outcome);
-        assert!(sentence.contains("x.json") && sentence.contains("space"), "{sentence}");
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [status, "0", "x.json", "x.txt"]);
+        let text = outcome.stderr_text();
+        for name in ["x.json", "x.txt"] {
+            let told = |line: &&str| line.contains(name) && line.contains("space");
+            assert_eq!(text.lines().filter(told).count(), 1, "{text}");
+        }
+    }
+}
+
+/// Who goes by the status alone would take a report that nobody got for a good one.
+#[test]
+fn a_report_that_stderr_does_not_take_is_no_good_verdict() {
+    for (words, to, status) in [
+        ("--strict", "2>/dev/full", 3),
+        ("--strict", "2>&-", 3),
+        ("--strict --quiet", "2>&-", 0),
+        ("--strict --output /dev/null", "2>/dev/full", 0),
+        ("--strict", "2>/dev/null", 0),
+        ("", "2>/dev/full", 0),
+    ] {
+        let script = format!("\"$0\" limit 1GB {words} -- true {to}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, harness::HEAPTAPE]).env_remove("LD_PRELOAD");
+        assert_eq!(run(&mut command).code(), status, "{words} {to}");
     }
 }
 

@@ -15,7 +15,10 @@ use crate::{arch, callers, sheets};
 /// Whether a request of this process was refused.
 static HAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// See above.
+/// The job was not halted for a refusal of this process, which waited for it: it does so no more.
+static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Whether a request of this process was refused.
 pub fn has_refused() -> bool {
     HAS_REFUSED.load(Ordering::Relaxed)
 }
@@ -68,12 +71,15 @@ fn await_halt() {
         if how == OnLimit::Fail {
             return;
         }
-        let patience = patience.get_or_insert_with(Patience::new);
-        if patience.has_waited(MOST_MS) || !patience.wait() {
+        if HAS_GIVEN_UP.load(Ordering::Relaxed) {
             break how;
         }
+        let patience = patience.get_or_insert_with(Patience::new);
+        if patience.has_waited(MOST_MS) || !patience.wait() {
+            HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+        }
     };
-    // There is no collector any more. A sandbox may forbid signals.
+    // There is no collector any more, or it was stopped. A sandbox may forbid signals.
     if how == OnLimit::Kill && !lifecycle::is_sandboxed() {
         const SIGKILL: usize = 9;
         let pid = arch::ask(arch::SYS_GETPID) as usize;

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::program;
 use harness::limited::assert_documented;
-use harness::running::{Running, until};
+use harness::running::{Running, until, until_file_has};
 use harness::{LIMIT, heaptape, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -118,4 +118,28 @@ fn a_job_that_goes_on_is_not_stopped_again() {
     let text = fs::read_to_string(&said).expect("its words");
     assert_eq!((outcome.code(), text.matches("kill -CONT").count()), (7, 1), "{text}");
     assert_eq!(String::from_utf8_lossy(&outcome.stdout), "refused 70000000\n".repeat(5));
+}
+
+/// Where nobody can stop the job each of many refusals would wait in vain.
+#[test]
+fn a_stopped_heaptape_holds_up_no_more_than_one_refusal() {
+    let folder = scratch();
+    let script = "import os, time
+open('ready', 'w').write('ready')
+while not os.path.exists('go'): time.sleep(0.01)
+refused = 0
+for i in range(200):
+    try: bytearray(70000000)
+    except MemoryError: refused += 1
+open('refused', 'w').write(f'{refused} refused')";
+    let mut job = heaptape(["limit", "50MB", "--on-limit", "stop", "--quiet", "--"]);
+    job.args(["/usr/bin/python3", "-c", script]).current_dir(folder.path());
+    let running = Running::start(&mut job);
+    assert!(until_file_has(&folder.path().join("ready"), "ready", LIMIT));
+    running.signal(Signal::STOP);
+    fs::write(folder.path().join("go"), "").expect("a file");
+    let is_done = until_file_has(&folder.path().join("refused"), "200 refused", LIMIT);
+    running.signal(Signal::CONT);
+    assert!(is_done, "each waits");
+    assert_eq!(running.finish(LIMIT).code(), 0);
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # hpcc, the HPC Challenge benchmark from Debian, on four ranks: plain, recorded with the launcher inside the recording, and
-# with each rank joining by itself; over the transports that Open MPI has here.
+# with each rank joining by itself, and held to a strict limit, with jemalloc preloaded too; over the transports that Open MPI
+# has here.
 #
 #     bench/mpi.sh [RANKS]
 #
@@ -27,6 +28,7 @@ grid=1
 sed -e '6s/^[0-9 ]*/600 /' -e "11s/^[0-9 ]*/$grid /" -e "12s/^[0-9 ]*/$((ranks / grid)) /" \
     /usr/share/doc/hpcc/examples/_hpccinf.txt >hpccinf.txt
 
+jemalloc=$(find /usr/lib -name libjemalloc.so.2 2>/dev/null | head -n 1)
 failed=0
 run() { # NAME COMMAND…
     name=$1
@@ -67,6 +69,12 @@ for transport in "ob1 vader,self" "ob1 tcp,self" "ucx -"; do
         tape job.tape
         run "$pml $btl, --join" mpirun.openmpi $options "$heaptape" record --quiet --join -o tapes -- hpcc
         for file in tapes/*; do tape "$file"; done
+        # Nothing but "within" has status 0 here.
+        run "$pml $btl, limit" "$heaptape" limit 6GB --strict --quiet --json limit.json -- mpirun.openmpi $options hpcc
+        if [ -n "$jemalloc" ]; then
+            run "$pml $btl, limit, jemalloc" "$heaptape" limit 6GB --strict --quiet --json limit.json -- \
+                mpirun.openmpi $options -x LD_PRELOAD="$jemalloc" hpcc
+        fi
     }
 done
 exit "$failed"

@@ -14,7 +14,7 @@ use crate::heads::usable_size;
 use crate::lane::{self, Lane, Old, add};
 use crate::next::{UsableSize, next};
 use crate::sizes::Known;
-use crate::{apart, callers, closely, pages, sheets, sizes, spending};
+use crate::{apart, callers, closely, pages, sheets, sizes, spending, usable};
 
 /// What this process counts.
 static LEVEL: AtomicU32 = AtomicU32::new(OFF);
@@ -98,20 +98,25 @@ pub fn account() -> Option<&'static Account> {
 pub fn allocate(
     size: usize,
     caller: usize,
-    ask: impl FnOnce() -> UsableSize,
+    ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     match LEVEL.load(Ordering::Relaxed) {
         DETAILED => allocate_in_detail(size as u64, caller, ask, make),
-        BRIEF => allocate_in_brief(size as u64, caller, make),
+        BRIEF => allocate_in_brief(size as u64, caller, ask, make),
         _ => allocate_closely(size as u64, caller, ask, make),
     }
 }
 
 #[inline(never)]
-fn allocate_in_brief(bytes: u64, caller: usize, make: impl FnOnce() -> *mut u8) -> *mut u8 {
+fn allocate_in_brief(
+    bytes: u64,
+    caller: usize,
+    ask: impl Fn() -> UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
     let Some(lane) = lane::own() else { return make() };
-    let block = match make_charged(lane, bytes, caller, make) {
+    let block = match make_charged(lane, bytes, caller, ask, make) {
         Ok(block) => block,
         Err(null) => return null,
     };
@@ -124,11 +129,11 @@ fn allocate_in_brief(bytes: u64, caller: usize, make: impl FnOnce() -> *mut u8) 
 fn allocate_in_detail(
     bytes: u64,
     caller: usize,
-    ask: impl FnOnce() -> UsableSize,
+    ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let Some(lane) = lane::own() else { return make() };
-    let block = match make_charged(lane, bytes, caller, make) {
+    let block = match make_charged(lane, bytes, caller, &ask, make) {
         Ok(block) => block,
         Err(null) => return null,
     };
@@ -143,7 +148,7 @@ fn allocate_in_detail(
 fn allocate_closely(
     bytes: u64,
     caller: usize,
-    ask: impl FnOnce() -> UsableSize,
+    ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     match lane::own() {
@@ -152,20 +157,50 @@ fn allocate_closely(
     }
 }
 
+/// From this size on a block is made before it is charged: where the kernel does not give it, it was never held.
+const LARGE: u64 = 1 << 20;
+
 /// A block for which the budget has the bytes; null where it has not, or where there is no memory.
 #[inline(always)]
 fn make_charged(
     lane: Lane,
     bytes: u64,
     caller: usize,
+    ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> Result<*mut u8, *mut u8> {
+    if bytes >= LARGE {
+        return make_large(lane, bytes, caller, ask, make);
+    }
     if !spending::spend(lane, bytes) {
         return Err(lane.refuse(bytes, caller));
     }
     let block = make();
     if block.is_null() {
         return Err(lane.give_up(bytes));
+    }
+    Ok(block)
+}
+
+#[cold]
+#[inline(never)]
+fn make_large(
+    lane: Lane,
+    bytes: u64,
+    caller: usize,
+    ask: impl Fn() -> UsableSize,
+    make: impl FnOnce() -> *mut u8,
+) -> Result<*mut u8, *mut u8> {
+    if lane.purse.is_some() && bytes > ledger().budget().limit() {
+        return Err(lane.refuse(bytes, caller));
+    }
+    let block = make();
+    if block.is_null() {
+        return Err(lane.fail());
+    }
+    if !spending::spend(lane, bytes) {
+        usable::give_unseen_back(block, ask());
+        return Err(lane.refuse(bytes, caller));
     }
     Ok(block)
 }

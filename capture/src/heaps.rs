@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use heaptape_wire::heaps::Heaps;
 
 use crate::callers::{self, Found};
+use crate::following::following;
 use crate::next::{in_glibc, next};
 use crate::pages::PAGE;
 use crate::{counting, owner};
@@ -68,6 +69,13 @@ pub fn unmapped(address: usize, length: usize) {
 /// The address behind the last page.
 fn end(address: usize, length: usize) -> u64 {
     address.saturating_add(length).next_multiple_of(PAGE) as u64
+}
+
+following!(static BREAK = c"__curbrk");
+
+/// Where glibc keeps the end of its data; 0 where it does not tell.
+pub fn break_at() -> u64 {
+    BREAK.address() as u64
 }
 
 /// Whether blocks come from glibc.

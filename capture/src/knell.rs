@@ -1,7 +1,8 @@
 //! The process's [knell](heaptape_wire::knell): taken by its first thread at its first call, and never given back.
 //!
 //! The kernel breaks it at the end of the process, however that comes. Where the C library has no robust mutexes, or
-//! the program has told the kernel of locks of its own, others learn of the end from the collector alone.
+//! they are not its own functions that are found (a sanitizer's may not be called so early), or the program has told
+//! the kernel of locks of its own, others learn of the end from the collector alone.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -11,7 +12,8 @@ use heaptape_wire::process::SLOTS;
 use crate::arena::arena;
 use crate::counting::ledger;
 use crate::following::{Following, following};
-use crate::{lifecycle, sheets};
+use crate::next::in_glibc;
+use crate::{callers, lifecycle, sheets};
 
 following!(static SET_UP_ATTRIBUTES = c"pthread_mutexattr_init");
 following!(static SET_ROBUST = c"pthread_mutexattr_setrobust");
@@ -41,7 +43,8 @@ fn take(mutex: *mut u8) -> Option<()> {
     const PTHREAD_MUTEX_ROBUST: c_int = 1;
     const PTHREAD_PROCESS_SHARED: c_int = 1;
     let all = [&SET_UP_ATTRIBUTES, &SET_ROBUST, &SET_SHARED, &SET_UP, &LOCK];
-    if all.into_iter().any(|next| next.address() == 0) {
+    let libc = callers::find(in_glibc())?;
+    if !all.into_iter().all(|next| (libc.start..libc.end).contains(&next.address())) {
         return None;
     }
     let mut attributes: Attributes = [0; 8];

@@ -61,7 +61,7 @@ pub fn join() -> Option<Lane> {
             stacks::begin(lane);
             if heaps::are_of_glibc() {
                 heads::begin();
-                counting::account()?.set_plain_heap();
+                counting::account()?.set_plain_heap(heaps::break_at());
             }
             shared::inherit(lane);
         }

@@ -30,6 +30,7 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
+    lay_to_rest(bytes);
     let budget = ledger().budget();
     let ends = ledger().header().ends();
     let spends = || budget.spend(purse, bytes, &System).is_ok();
@@ -47,12 +48,45 @@ fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
 /// The same for bytes that may be too many, without a wait for others; false is no refusal.
 pub fn spend_ahead(lane: Lane, bytes: u64) -> bool {
     let Some(purse) = lane.purse else { return true };
+    lay_to_rest(bytes);
     let budget = ledger().budget();
     let fits = budget.spend(purse, bytes, &System).is_ok();
     if fits {
         ledger().header().note_high(budget.granted());
     }
     fits
+}
+
+/// Before more is granted than ever was, what the dead held is given back: in the peak it may not stand beside what
+/// came after it.
+fn lay_to_rest(bytes: u64) {
+    /// What a thread draws beside.
+    const BATCH: u64 = 64 << 10;
+    /// The end of a process is mostly noticed within a millisecond. Where it takes longer the peak is blurred, and
+    /// nobody tries again so soon.
+    const MOST_MS: u64 = 50;
+    const PAUSE_MS: u32 = 1000;
+    static VAIN: AtomicU64 = AtomicU64::new(0);
+    let (budget, header) = (ledger().budget(), ledger().header());
+    let next = budget.granted().saturating_add(bytes).saturating_add(BATCH);
+    if next <= budget.peak() || !knell::has_rung() {
+        return;
+    }
+    let clock = || arena().session().clock();
+    let (vain, now) = (VAIN.load(Ordering::Relaxed), clock());
+    if vain == 0 || now.wrapping_sub(vain as u32) >= PAUSE_MS {
+        let mut patience = Patience::new();
+        while settles() {
+            if !knell::has_rung() {
+                return;
+            }
+            if patience.has_waited(MOST_MS) || !patience.wait() {
+                break;
+            }
+        }
+        VAIN.store(1 << 32 | u64::from(clock()), Ordering::Relaxed);
+    }
+    header.blur();
 }
 
 /// Spends once others have given back what they had charged ahead and do not need; false where it does not

@@ -90,7 +90,7 @@ fn make_charged(
 
 /// Gives a block back that the program has not seen. (One that libc has made, because the allocator lacks the
 /// function, can't be given back to that: it is lost.)
-fn give_unseen_back(block: *mut u8, ask: UsableSize) {
+pub fn give_unseen_back(block: *mut u8, ask: UsableSize) {
     if core::ptr::fn_addr_eq(ask, next().sizes.malloc) {
         // SAFETY: a block of the allocator's that nobody else has.
         unsafe { (next().free)(block) };

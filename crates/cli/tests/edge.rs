@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::allocators::installed;
-use harness::compile::{mpi_program, program};
+use harness::compile::{mpi_program, program, sanitized_program};
 use harness::limited::{bounds, document, limited};
 use harness::running::{Outcome, run};
 use harness::{scratch, skip};
@@ -211,6 +211,47 @@ fn the_name_of_a_launcher_is_no_way_around_a_limit() {
         verdicts.push((outcome.code(), document["verdict"].as_str().expect("a word").to_owned()));
     }
     assert_eq!(verdicts, [(0, "uncovered".to_owned()), (5, "refused".to_owned())]);
+}
+
+/// The least and the most that this job held at one time.
+fn peak_of(words: &[&str], script: &str) -> (u64, u64) {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let args = ["-c", script, sizes.to_str().expect("a path")];
+    let outcome = run(&mut limited(folder.path(), 1 << 46, words, "sh", &args));
+    let document = document(folder.path());
+    assert_eq!(document["verdict"], "within", "{}", outcome.stderr_text());
+    bounds(&document["peak"]["charged"])
+}
+
+#[test]
+fn who_has_ended_does_not_stand_in_the_peak_beside_who_came_later() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do \"$0\" 40MB >/dev/null; done";
+    for words in [&[][..], &["--exact"]] {
+        let (lower, upper) = peak_of(words, script);
+        assert!(lower >= 40 * MIB && upper < 48 * MIB, "{words:?}: {lower} to {upper}");
+    }
+}
+
+#[test]
+fn a_block_that_the_kernel_does_not_give_was_never_held() {
+    let (lower, upper) = peak_of(&[], "\"$0\" calloc 60000GB || exit 0");
+    assert!(lower <= upper && upper < BESIDE, "{lower} to {upper}");
+}
+
+#[test]
+fn programs_with_sanitizers_are_counted() {
+    for name in ["address", "thread"] {
+        let Some(program) = sanitized_program("sanitized", name) else {
+            skip(&format!("no {name} sanitizer"));
+            continue;
+        };
+        let folder = scratch();
+        let outcome = run(&mut limited(folder.path(), GIB, &[], program, &[]));
+        assert_eq!(outcome.code(), 3, "{name}: {}", outcome.stderr_text());
+        let document = document(folder.path());
+        assert!(document["processes"][0]["allocations"].as_u64() >= Some(500), "{document}");
+    }
 }
 
 const SIZES: [&str; 5] = ["0.9GB", "1MB", "1.2MB", "512.9MB", "512MB"];

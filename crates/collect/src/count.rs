@@ -139,7 +139,8 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
     let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
     let session = recorder.counter.as_ref().and_then(|counter| counter.session);
-    enclosure.iter_mut().for_each(|enclosure| enclosure.watch(session, &halting));
+    let ledger = recorder.arena.ledger();
+    enclosure.iter_mut().for_each(|enclosure| enclosure.watch(session, ledger, &halting));
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
@@ -377,8 +378,10 @@ impl<'a> Counted<'a> {
         let felled = self.killer.testify(felled, recorder.root, &job, kernel.as_ref());
         // What was looked at more often may have shown more.
         let most = kernel.as_ref().map(|kernel| kernel.most.held()).filter(|&bytes| bytes > 0);
+        let unmapped = kernel.as_ref().map(|kernel| kernel.unmapped).filter(|&bytes| bytes > 0);
+        let unaccounted = job.unaccounted.max(unmapped);
         let stopped = self.standing.still().into_iter().map(stopped).collect();
-        Job { kernel, stopped, felled, resident: job.resident.max(most), ..job }
+        Job { kernel, stopped, felled, resident: job.resident.max(most), unaccounted, ..job }
     }
 
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {

@@ -100,7 +100,12 @@ pub(crate) struct Counter {
     pub(crate) is_closing: bool,
     /// Sheets that were taken at the last look.
     sheets: usize,
+    /// The most that was ever granted, and when that was noticed.
+    raised: (u64, Instant),
 }
+
+/// A process has not been dead for longer when that is noticed.
+const NOTICED: Duration = Duration::from_secs(2);
 
 impl Counter {
     pub(crate) fn new(ledger: Ledger, basis: Basis, is_exact: bool, host: String) -> Counter {
@@ -129,6 +134,7 @@ impl Counter {
             session: None,
             is_closing: false,
             sheets: 0,
+            raised: (0, Instant::now()),
         }
     }
 
@@ -193,6 +199,10 @@ impl Counter {
         let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
         let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
         self.now.0 = each.collect();
+        let peak = self.ledger.budget().peak();
+        if peak != self.raised.0 {
+            self.raised = (peak, Instant::now());
+        }
         self.take_in(&holders, &held);
         self.raise(&held);
     }
@@ -296,6 +306,11 @@ impl Counter {
         if self.is_closing {
             return;
         }
+        // Of the end of one without a knell nobody knew who drew meanwhile.
+        let has_rung = self.ledger.knell(process.slot as usize).has_rung();
+        if !is_exempt && !has_rung && self.raised.1.elapsed() < NOTICED {
+            self.ledger.header().blur();
+        }
         if !is_exempt {
             self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
         }
@@ -370,9 +385,13 @@ impl Counter {
         &self.host
     }
 
-    /// What the job certainly held at its peak: what was drawn, less all that may have been unused.
+    /// What the job certainly held at its peak: what was drawn, less all that may have been unused; nothing where
+    /// some of it may have been held by the dead.
     pub(crate) fn sure(&self) -> u64 {
         let header = self.ledger.header();
+        if header.is_blurred() {
+            return 0;
+        }
         let sheets = u64::from(header.sheets_taken.load(Ordering::Relaxed));
         let unused = unused(sheets, self.is_exact).saturating_add(header.ahead.most());
         self.ledger.budget().peak().saturating_sub(unused)

@@ -23,6 +23,9 @@ use crate::recorder::Recorder;
 /// How long the kernel may take to say how a process ended.
 const EXIT_GRACE: Duration = Duration::from_millis(100);
 
+/// Processes that are named at once because there was no room for them.
+const TURNED_AWAY_MOST: u32 = 1024;
+
 impl Recorder {
     /// Ends the processes that are gone.
     pub(crate) fn reap(&mut self, root: Option<(u32, Exit)>) -> Result<bool, Error> {
@@ -178,7 +181,9 @@ impl Recorder {
             }
         }
         let turned_away = self.arena.arena().session().turned_away.load(Ordering::Relaxed);
-        for _ in self.turned_away..turned_away {
+        // Who writes over the count may have it say anything.
+        let most = self.turned_away.saturating_add(TURNED_AWAY_MOST);
+        for _ in self.turned_away..turned_away.min(most) {
             self.name_uncovered(&Uncovered {
                 pid: 0,
                 command: Vec::new(),

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 
 use heaptape_ledger::{Basis, Kernel, Over};
 use heaptape_proc::Cgroup;
+use heaptape_wire::ledger::Ledger;
 
 use crate::cgroup::Group;
 use crate::count::Counting;
@@ -89,8 +90,13 @@ impl Enclosure {
 
     /// Begins to look. `session`: our own file, which processes have mapped. Where there can be no thread more, looks are
     /// left to [`look`](Enclosure::look).
-    pub(crate) fn watch(&mut self, session: Option<Identity>, halting: &Halting) {
-        self.looker().begin(session, halting.clone());
+    pub(crate) fn watch(
+        &mut self,
+        session: Option<Identity>,
+        ledger: Option<Ledger>,
+        halting: &Halting,
+    ) {
+        self.looker().begin(session, ledger, halting.clone());
         if self.group.is_none() && self.basis != Basis::Resident {
             return;
         }

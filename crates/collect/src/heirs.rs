@@ -74,7 +74,7 @@ impl Heirs {
         awaits: impl Fn(Place) -> bool,
     ) -> u64 {
         let mut rest: HashMap<Place, u64> = HashMap::new();
-        let mut freed = 0;
+        let mut freed = 0u64;
         let (leaving, left): (Vec<Place>, Vec<Place>) =
             self.leaving.iter().partition(|&&place| awaits(place));
         for estate in &mut self.estates {
@@ -95,7 +95,7 @@ impl Heirs {
                 }
                 None => 0,
             };
-            freed += *left - kept;
+            freed = freed.saturating_add(*left - kept);
             *left = kept;
         }
         let is_over = |estate: &Estate| match estate.left {
@@ -109,7 +109,7 @@ impl Heirs {
 
     /// What is charged for processes that are gone.
     pub(crate) fn charged(&self) -> u64 {
-        self.estates.iter().filter_map(|estate| estate.left).sum()
+        self.estates.iter().filter_map(|estate| estate.left).fold(0, u64::saturating_add)
     }
 
     /// Whether there is nothing to settle.

@@ -206,7 +206,7 @@ impl Process {
 
     /// Looks how far the threads have come; the bytes that they have written since the last look.
     pub(crate) fn look(&mut self, source: &mut Source<'_>) -> u64 {
-        let seen = self.lanes.iter_mut().map(|lane| lane.look(source)).sum();
+        let seen = self.lanes.iter_mut().map(|lane| lane.look(source)).fold(0, u64::saturating_add);
         if seen > 0 {
             self.heard = Instant::now();
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::Job;
+use heaptape_proc::{Job, read};
 use heaptape_tape::{Ended, Error, Tape, Writer};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::{ChunkView, FREE, Owner};
@@ -50,6 +50,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long the point of a fork is kept for a child that has not registered: it may be one of hundreds
 /// that share a processor, and without its point it would inherit what its parent has by then.
 const FORK_GRACE: Duration = Duration::from_secs(60);
+/// How long somebody is awaited of whom there is no trace.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long threads may wait for chunks while none is given back and none can be made.
 const STUCK: Duration = Duration::from_secs(2);
 /// Why a tape ends before its job, when nothing is wrong: `--no-wait`, or a signal that asked for it.
@@ -107,6 +109,8 @@ pub(crate) struct Recorder {
     /// How processes ended, from those that waited for them.
     pub(crate) statuses: HashMap<Who, i32>,
     pub(crate) turned_away: u32,
+    /// Since when there is no process that is known, after the command's end.
+    alone: Option<Instant>,
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
@@ -153,6 +157,7 @@ impl Recorder {
             uncovered: 0,
             statuses: HashMap::new(),
             turned_away: 0,
+            alone: None,
             detached: 0,
             ended: None,
             root: None,
@@ -190,7 +195,7 @@ impl Recorder {
             let Some(busy) = self.go_on(exit.map(|exit| (root, exit))) else { return };
             observer.after_round(self);
             if exit.is_some() {
-                if self.is_over(no_wait) {
+                if self.is_over(no_wait) || self.waits_in_vain() {
                     return;
                 }
                 if !std::mem::replace(&mut told, true) && !self.live.is_empty() {
@@ -233,6 +238,26 @@ impl Recorder {
     pub(crate) fn is_over(&self, no_wait: bool) -> bool {
         let is_waited_for = |&place: &usize| !self.processes[place].is_lost_from_sight();
         no_wait || (!self.live.iter().any(is_waited_for) && !self.has_newcomers())
+    }
+
+    /// Whether somebody has been awaited for long, of whom there is no trace: what says so was written by a program that
+    /// wrote over the shared pages.
+    fn waits_in_vain(&mut self) -> bool {
+        if self.live.iter().any(|&i| !self.processes[i].is_lost_from_sight()) {
+            self.alone = None;
+            return false;
+        }
+        if self.alone.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            return false;
+        }
+        let own = std::process::id();
+        let has_pages = |&pid: &u32| pid != own && self.namespaces.maps_arena(pid) == Some(true);
+        if read::pids().unwrap_or_default().iter().any(has_pages) {
+            self.alone = None;
+            return false;
+        }
+        self.ended.get_or_insert(Ended::Other("nobody-came".into()));
+        true
     }
 
     /// Whether somebody may still be on the way to register.
@@ -474,7 +499,7 @@ impl Recorder {
     pub(crate) fn finish(mut self, path: PathBuf) -> Outcome {
         self.conclude();
         let (events, order_faults) = self.tape.counts();
-        let lost = self.processes.iter().map(Process::lost).sum();
+        let lost = self.processes.iter().map(Process::lost).fold(0, u64::saturating_add);
         let ended = self.ended.clone();
         let (bytes, failed) = match self.tape.finish(ended.clone()) {
             Ok(sink) => sink.close(),

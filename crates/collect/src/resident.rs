@@ -2,8 +2,8 @@
 //! mappings.
 //!
 //! Allocator heap is what glibc keeps blocks in: the break, and the heaps of its other arenas, each at the begin of
-//! 64 MiB of its own and mapped without reserve; and what another allocator has mapped. What this tool has mapped itself is left out, by the kernel's
-//! marks of it.
+//! 64 MiB of its own and mapped without reserve; and what another allocator has mapped. What lies behind the break as glibc
+//! knows it, by a system call past libc, is none of that. What this tool has mapped itself is left out, by the kernel's marks of it.
 
 use heaptape_proc::{Region, read};
 
@@ -44,18 +44,24 @@ pub(crate) struct Known {
     pub(crate) heaps: Vec<(u64, u64)>,
     /// Our own file.
     pub(crate) session: Option<Identity>,
+    /// Where glibc keeps the end of its data.
+    pub(crate) break_at: Option<u64>,
 }
 
 /// Looks at a process; `None` where the kernel would not say.
 pub(crate) fn look(pid: u32, known: &Known) -> Option<Resident> {
+    // The kernel moves the break before libc notes that.
+    let end_of_data = || known.break_at.and_then(|at| read::word(pid, at).ok());
+    let before = end_of_data();
     let regions = read::smaps(pid).ok().filter(|regions| !regions.is_empty())?;
+    let end = before.zip(end_of_data()).map(|(before, after)| before.max(after));
     let touched = |start: u64, end: u64| read::present(pid, start, end, PAGE).ok();
     let is_other = |region: &&Region| Some(identity(&region.mapping)) != known.session;
     let all = regions.len();
     let regions: Vec<&Region> = regions.iter().filter(is_other).collect();
     let is_joined = known.session.is_none() || regions.len() < all;
     let nothing = Resident { is_joined, ..Resident::default() };
-    Some(regions.into_iter().fold(nothing, |sum, region| sum.with(region, known, touched)))
+    Some(regions.into_iter().fold(nothing, |sum, region| sum.with(region, (known, end), touched)))
 }
 
 /// What this tool has mapped in a process itself: its notes there, and its own file, each page divided by the number
@@ -76,7 +82,7 @@ impl Resident {
     fn with(
         mut self,
         region: &Region,
-        known: &Known,
+        (known, end): (&Known, Option<u64>),
         touched: impl Fn(u64, u64) -> Option<u64>,
     ) -> Resident {
         let name = region.mapping.label();
@@ -87,7 +93,9 @@ impl Resident {
         } else if region.mapping.perms.shared {
             self.shared += if is_shared_memory(&name) { region.pss } else { 0 };
         } else if name == "[heap]" || is_nameless && is_arena_heap(region) {
-            self.heap += region.rss;
+            let beyond = if name == "[heap]" { beyond_data(region, end, touched) } else { 0 };
+            self.heap += region.rss - beyond;
+            self.other += share(region, beyond);
         } else if !(is_nameless && is_ours(region)) {
             let stack = if is_nameless { stack_in(region, &known.tops, touched) } else { 0 };
             let rest = region.anonymous.saturating_sub(stack);
@@ -113,12 +121,26 @@ fn stack_in(region: &Region, tops: &[u64], touched: impl Fn(u64, u64) -> Option<
     touched(start, end).unwrap_or(0).min(region.anonymous)
 }
 
+/// What of the heap lies behind the end of the data as glibc knows it. (0: it has not asked for any.)
+fn beyond_data(
+    region: &Region,
+    end: Option<u64>,
+    touched: impl Fn(u64, u64) -> Option<u64>,
+) -> u64 {
+    let Some(end) = end else { return 0 };
+    let from = end.max(region.mapping.start).next_multiple_of(PAGE);
+    if from >= region.mapping.end {
+        return 0;
+    }
+    touched(from, region.mapping.end).unwrap_or(0).min(region.rss)
+}
+
 /// What of a mapping an allocator has mapped, of which any part may be resident.
 fn heap_in(region: &Region, heaps: &[(u64, u64)]) -> u64 {
     let within = |&(start, end): &(u64, u64)| {
         end.min(region.mapping.end).saturating_sub(start.max(region.mapping.start))
     };
-    heaps.iter().map(within).sum()
+    heaps.iter().map(within).fold(0, u64::saturating_add)
 }
 
 /// So many bytes of a mapping's pages, divided by their users as all of its pages are on average.
@@ -150,12 +172,14 @@ mod tests {
     use super::*;
     use heaptape_proc::regions;
 
-    fn seen(text: &str, tops: &[u64]) -> Resident {
+    fn seen(text: &str, tops: &[u64], end: Option<u64>) -> Resident {
         let heaps = vec![(0x7f00_1010_0000, 0x7f00_1010_1000)];
-        let known = Known { tops: tops.to_vec(), heaps, session: Some(((0, 1), 8)) };
+        let session = Some(((0, 1), 8));
+        let known = Known { tops: tops.to_vec(), heaps, session, break_at: None };
         let touched = |start: u64, end: u64| Some((end - start) / 2);
         let regions = regions::parse(text.as_bytes());
-        regions.iter().fold(Resident::default(), |sum, region| sum.with(region, &known, touched))
+        let sum = Resident::default();
+        regions.iter().fold(sum, |sum, region| sum.with(region, (&known, end), touched))
     }
 
     fn mapping(line: &str, rss: u64, pss: u64, flags: &str) -> String {
@@ -176,10 +200,19 @@ mod tests {
             mapping("7ffff0000000-7ffff0021000 rw-p 0 00:00 0 [stack]", 24, 24, "rd wr gd"),
         ]
         .concat();
-        let found = seen(&text, &[]);
+        let found = seen(&text, &[], None);
         let kib = |bytes: u64| bytes >> 10;
         assert_eq!((kib(found.heap), kib(found.stacks)), (60 + 4, 24));
         assert_eq!((kib(found.other), kib(found.shared)), (12 - 4 + 4, 32));
+    }
+
+    #[test]
+    fn what_lies_behind_the_break_of_glibc_is_no_heap() {
+        let text = mapping("10000-50000 rw-p 0 00:00 0 [heap]", 200, 200, "rd wr ac");
+        for (end, other) in [(None, 0), (Some(0x50000), 0), (Some(0), 128), (Some(0x2ff01), 64)] {
+            let found = seen(&text, &[], end);
+            assert_eq!((found.heap >> 10, found.other >> 10), (200 - other, other));
+        }
     }
 
     #[test]
@@ -187,11 +220,11 @@ mod tests {
         let line = "7f0000001000-7f0000801000 rw-p 0 00:00 0 ";
         let whole = mapping(line, 80, 80, "rd wr ac");
         // The descriptor is in the last page, or 16 pages above the begin of what the kernel has joined.
-        let found = seen(&whole, &[0x7f00_0080_0640]);
+        let found = seen(&whole, &[0x7f00_0080_0640], None);
         assert_eq!((found.stacks, found.other), (80 << 10, 0));
-        let found = seen(&whole, &[0x7f00_0001_0640]);
+        let found = seen(&whole, &[0x7f00_0001_0640], None);
         assert_eq!((found.stacks, found.other), (32 << 10, 48 << 10));
-        let found = seen(&whole, &[0x7f00_1001_0640]);
+        let found = seen(&whole, &[0x7f00_1001_0640], None);
         assert_eq!((found.stacks, found.other), (0, 80 << 10));
     }
 }

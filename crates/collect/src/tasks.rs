@@ -27,7 +27,7 @@ impl Tasks {
 
     /// The processes that run, each by its pid, where that is known, and its sheets.
     pub(crate) fn look(&mut self, processes: impl Iterator<Item = (Option<u32>, u64)> + Clone) {
-        let shown: u64 = processes.clone().map(|(_, sheets)| sheets).sum();
+        let shown: u64 = processes.clone().map(|(_, sheets)| sheets).fold(0, u64::saturating_add);
         let started = Instant::now();
         if shown <= self.most || !self.due.is_due(started) {
             return;
@@ -37,7 +37,7 @@ impl Tasks {
             // One that is gone had a thread a moment ago.
             read::stat(pid).map_or(sheets.min(1), |stat| stat.threads)
         };
-        self.most = self.most.max(processes.map(threads).sum());
+        self.most = self.most.max(processes.map(threads).fold(0, u64::saturating_add));
         let now = Instant::now();
         self.due.spent(now - started, now);
     }

@@ -101,7 +101,7 @@ mod tests {
     fn books(ledger: Ledger) -> Books<'static> {
         let account = ledger.account(0);
         account.open(1);
-        account.set_plain_heap();
+        account.set_plain_heap(0);
         ledger.sheet(0).open(0, 1, 0, 100);
         Books { ledger, account, sheets: &[0], is_detailed: true }
     }

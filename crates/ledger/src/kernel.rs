@@ -99,6 +99,9 @@ pub struct Kernel {
     pub missing: Option<String>,
     /// The parts when most was held.
     pub most: Parts,
+    /// Shared memory, files in tmpfs among it, beyond what is charged for what is mapped, as much as was seen at
+    /// one time: files that are written to and not mapped.
+    pub unmapped: u64,
     /// How it was looked at.
     pub looks: Looks,
     /// Why the job was ended.

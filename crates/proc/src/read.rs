@@ -59,6 +59,15 @@ pub fn present(pid: u32, start: u64, end: u64, page_size: u64) -> Result<u64, Er
     Ok(entries.chunks(ENTRY as usize).filter(is_there).count() as u64 * page_size)
 }
 
+/// A word of its memory.
+pub fn word(pid: u32, address: u64) -> Result<u64, Error> {
+    let failed = |source| error(pid, "mem", source);
+    let file = fs::File::open(path(pid, "mem")).map_err(failed)?;
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, address).map_err(failed)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 /// The command's arguments. Empty for kernel threads and zombies.
 pub fn cmdline(pid: u32) -> Result<Vec<OsString>, Error> {
     Ok(strings(&bytes(pid, "cmdline")?))

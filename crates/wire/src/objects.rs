@@ -297,12 +297,12 @@ impl Ledger {
     /// What is charged for all objects in the row [`Kind::Shared`].
     pub fn charged_for_objects(self) -> u64 {
         let shared = self.objects().filter(|(_, object)| object.kind() == Kind::Shared);
-        shared.map(|(_, object)| object.bytes()).sum()
+        shared.map(|(_, object)| object.bytes()).fold(0, u64::saturating_add)
     }
 
     /// What is charged for all objects, in whatever row.
     pub fn bytes_of_objects(self) -> u64 {
-        self.objects().map(|(_, object)| object.bytes()).sum()
+        self.objects().map(|(_, object)| object.bytes()).fold(0, u64::saturating_add)
     }
 
     /// Collector: the process with this slot is gone, or is another program now, which has nothing mapped

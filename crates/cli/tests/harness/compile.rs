@@ -113,7 +113,8 @@ fn built_with(name: &str, compiler: &str, flags: &[&str], source: &Path) -> Path
     let lock = File::create(folder.join("lock")).expect("the lock file");
     flock(&lock, FlockOperation::LockExclusive).expect("the lock");
     let program = folder.join(name);
-    let headers = ["truth.h", "room.h", "charged.h"].map(|header| changed(&sources().join(header)));
+    let headers = ["truth.h", "room.h", "charged.h", "taken.h"]
+        .map(|header| changed(&sources().join(header)));
     let newest = headers.into_iter().fold(changed(source), SystemTime::max);
     if !program.exists() || changed(&program) < newest {
         let fresh = folder.join(format!("{name}.new"));

@@ -62,7 +62,9 @@ impl Counter {
             let sheets = sheets_of(ledger, taken, sampled);
             let account = ledger.account(sampled.slot as usize);
             let heaps = account.heaps.ranges().collect();
-            let known = Known { tops: tops(ledger, account, &sheets), heaps, session };
+            let break_at = account.break_at();
+            let tops = tops(ledger, account, &sheets);
+            let known = Known { tops, heaps, session, break_at };
             let books = Books { ledger, account, sheets: &sheets, is_detailed };
             let (seen, beyond) = books.look(|| resident::look(sampled.pid, &known))?;
             let row = &mut rows[sampled.place];
@@ -73,10 +75,12 @@ impl Counter {
             if sampled.is_counted {
                 let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);
-                let whole = account.stacks.all().map(|(_, bytes)| bytes).sum();
+                let whole =
+                    account.stacks.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
                 let charged = charged.saturating_sub(whole);
-                let beyond = beyond.map(|beyond| beyond + seen.stacks.saturating_sub(charged));
+                let beyond =
+                    beyond.map(|beyond| beyond.saturating_add(seen.stacks.saturating_sub(charged)));
                 let before = std::mem::replace(&mut row.beyond, beyond);
                 sum.add(&seen, beyond.zip(before).map(|(now, before)| now.min(before)));
             }

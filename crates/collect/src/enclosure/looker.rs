@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptape_ledger::{Basis, Judge, Kernel, Over, unaccounted_allowed};
 use heaptape_proc::read;
+use heaptape_wire::ledger::Ledger;
 
 use super::members::{Members, Who};
 use super::{Seen, parts};
@@ -35,11 +36,14 @@ pub(super) struct Looker {
     /// The group's hard limit.
     ceiling: u64,
     session: Option<Identity>,
+    ledger: Option<Ledger>,
     halting: Option<Halting>,
     started: Instant,
     due: Budget,
     /// The begin of the last look, and what was held.
     last: Option<(Instant, u64)>,
+    /// What was shared beyond all that is charged, at the last look.
+    unmapped: u64,
     members: Members,
     noted: Instant,
     seen: Seen,
@@ -65,10 +69,12 @@ impl Looker {
             group,
             ceiling,
             session: None,
+            ledger: None,
             halting: None,
             started: now,
             due: Budget::new(every, share, now),
             last: None,
+            unmapped: 0,
             members: Members::default(),
             noted: now,
             seen: Seen::default(),
@@ -87,8 +93,13 @@ impl Looker {
     }
 
     /// The command has started.
-    pub(super) fn begin(&mut self, session: Option<Identity>, halting: Halting) {
-        (self.session, self.halting) = (session, Some(halting));
+    pub(super) fn begin(
+        &mut self,
+        session: Option<Identity>,
+        ledger: Option<Ledger>,
+        halting: Halting,
+    ) {
+        (self.session, self.ledger, self.halting) = (session, ledger, Some(halting));
     }
 
     /// Looks, if it is time to; why the job has to end is kept.
@@ -171,6 +182,7 @@ impl Looker {
             self.noted = now + MEMBERS_EVERY;
             self.kernel.is_left |= self.has_left();
         }
+        let objects = self.objects();
         let memory = self.group.as_ref().map(|group| group.memory()).unwrap_or_default();
         let mut parts = match &self.group {
             Some(_) => parts::of_group(&memory),
@@ -185,8 +197,11 @@ impl Looker {
         if held >= self.kernel.most.held() {
             self.kernel.most = parts;
         }
-        let unaccounted =
-            self.seen.unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit));
+        if let Some(shared) = memory.shared {
+            self.look_for_unmapped(shared.saturating_sub(objects.max(self.objects())));
+        }
+        let unaccounted = self.seen.unaccounted.max(Some(self.kernel.unmapped));
+        let unaccounted = unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit));
         if memory.oom_kills > Some(0) {
             // It is gone now; so much there was at the last look, at least.
             let is_ours = memory.peak.is_none_or(|peak| peak >= self.ceiling - self.ceiling / 16);
@@ -198,6 +213,18 @@ impl Looker {
             let bytes = unaccounted.filter(|_| self.is_suspect())?;
             Some((Judge::Unaccounted, bytes))
         }
+    }
+
+    /// What is charged for shared memory.
+    fn objects(&self) -> u64 {
+        self.ledger.map_or(0, Ledger::bytes_of_objects)
+    }
+
+    /// So much is shared in the group beyond what is charged. (What comes or goes just then is seen in one of two looks
+    /// only.)
+    fn look_for_unmapped(&mut self, now: u64) {
+        let unmapped = now.min(std::mem::replace(&mut self.unmapped, now));
+        self.kernel.unmapped = self.kernel.unmapped.max(unmapped);
     }
 
     /// The processes of the group, or those that are known and their children.

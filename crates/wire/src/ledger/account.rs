@@ -106,6 +106,8 @@ pub struct Account {
     pub(crate) for_objects: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
     is_plain_heap: AtomicU32,
+    /// Where glibc keeps the word that says how far its data goes, by `brk`; 0 where that is not known.
+    break_at: AtomicU64,
     /// What another allocator has mapped for blocks.
     pub heaps: Heaps,
     /// The stacks of its threads that are charged whole.
@@ -123,6 +125,7 @@ impl Account {
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.is_plain_heap.store(0, Ordering::Relaxed);
+        self.break_at.store(0, Ordering::Relaxed);
         self.heaps.clear();
         self.stacks.clear();
         self.modules.iter().for_each(ModuleName::clear);
@@ -223,9 +226,15 @@ impl Account {
         self.exempt.load(Ordering::Relaxed) != 0
     }
 
-    /// Process: its blocks come from glibc.
-    pub fn set_plain_heap(&self) {
+    /// Process: its blocks come from glibc, which keeps the end of its data in the word at this address.
+    pub fn set_plain_heap(&self, break_at: u64) {
+        self.break_at.store(break_at, Ordering::Relaxed);
         self.is_plain_heap.store(1, Ordering::Relaxed);
+    }
+
+    /// Where glibc keeps the end of its data, where blocks come from glibc.
+    pub fn break_at(&self) -> Option<u64> {
+        Some(self.break_at.load(Ordering::Relaxed)).filter(|&at| at != 0)
     }
 
     /// Whether it is known where its blocks are.

@@ -96,6 +96,8 @@ pub struct Header {
     high: AtomicU64,
     /// … and what of it was beside heap blocks.
     beside_at_high: AtomicU64,
+    /// 1 when more was granted than ever while what the dead held was not given back.
+    is_blurred: AtomicU32,
     /// What is charged ahead for blocks that are being resized.
     pub ahead: Ahead,
     /// The modules whose blocks are held against no limit.
@@ -146,6 +148,16 @@ impl Header {
             let beside = self.beside.load(Ordering::Relaxed);
             self.beside_at_high.store(beside, Ordering::Relaxed);
         }
+    }
+
+    /// The most that was granted may be more than was held at one time: some of it was still that of the dead.
+    pub fn blur(&self) {
+        self.is_blurred.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether that was so.
+    pub fn is_blurred(&self) -> bool {
+        self.is_blurred.load(Ordering::Relaxed) != 0
     }
 
     /// Collector: what of the most that was granted was beside heap blocks.

@@ -15,13 +15,16 @@ use crate::{arch, callers, sheets};
 /// Whether a request of this process was refused.
 static HAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// See above.
+/// The job was not halted for a refusal of this process, which waited for it: it does so no more.
+static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Whether a request of this process was refused.
 pub fn has_refused() -> bool {
     HAS_REFUSED.load(Ordering::Relaxed)
 }
 
-/// A request for so many bytes was refused. Where the whole job is to be killed or stopped for it, this
-/// process goes first, before it does anything else.
+/// A request for so many bytes was refused. Where the whole job is to be killed or stopped for it,
+/// this thread does nothing else before that is done.
 #[cold]
 #[inline(never)]
 pub fn refuse(lane: Lane, bytes: u64, caller: usize) {
@@ -53,25 +56,34 @@ fn tell(lane: Lane, bytes: u64, caller: usize, is_data: bool) {
         job: ledger().budget().granted(),
         is_data,
     });
-    const SIGKILL: usize = 9;
-    const SIGSTOP: usize = 19;
-    match header.wanted().on_limit {
-        OnLimit::Fail => {}
-        OnLimit::Kill => end_by(SIGKILL),
-        OnLimit::Stop => end_by(SIGSTOP),
-    }
+    await_halt();
 }
 
-/// Sends this process a signal, or, where a sandbox may forbid that, waits for the collector to do it.
-fn end_by(signal: usize) {
-    if !lifecycle::is_sandboxed() {
+/// Waits while the job is being killed or stopped for a refusal: by the collector, who halts the others first. Who ended or
+/// stopped itself here would let a parent that waits for it go on meanwhile. A job that was stopped, and goes on, is halted
+/// no more.
+fn await_halt() {
+    /// Longer than the collector takes.
+    const MOST_MS: u64 = 10_000;
+    let mut patience = None;
+    let how = loop {
+        let how = ledger().header().wanted().on_limit;
+        if how == OnLimit::Fail {
+            return;
+        }
+        if HAS_GIVEN_UP.load(Ordering::Relaxed) {
+            break how;
+        }
+        let patience = patience.get_or_insert_with(Patience::new);
+        if patience.has_waited(MOST_MS) || !patience.wait() {
+            HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+        }
+    };
+    // There is no collector any more, or it was stopped. A sandbox may forbid signals.
+    if how == OnLimit::Kill && !lifecycle::is_sandboxed() {
+        const SIGKILL: usize = 9;
         let pid = arch::ask(arch::SYS_GETPID) as usize;
         // SAFETY: a signal to this process alone.
-        unsafe { arch::syscall(arch::SYS_KILL, [pid, signal, 0, 0, 0, 0]) };
-        return;
+        unsafe { arch::syscall(arch::SYS_KILL, [pid, SIGKILL, 0, 0, 0, 0]) };
     }
-    /// Longer than the collector takes.
-    const MOST_MS: u64 = 1000;
-    let mut patience = Patience::new();
-    while !patience.has_waited(MOST_MS) && patience.wait() {}
 }

@@ -227,18 +227,40 @@ fn a_full_disk_leaves_no_part_of_a_report_and_no_good_status() {
     }
     let folder = scratch();
     // The command fills the disk.
-    let script = "mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" && shift && \"$@\"; echo $?; wc -c <x.json; ls -A | grep -v fill";
+    let script = "mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" && shift && echo before >x.txt && \"$@\"
+        echo $?; cat x.json x.txt | wc -c; ls -A | grep -v fill";
     let fill = "head -c 1000000 /dev/zero >fill 2>/dev/null; exit 0";
     for (strict, status) in [(None, "125"), (Some("--strict"), "3")] {
         let mut command = std::process::Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(folder.path()).arg(harness::HEAPTAPE);
-        command.args(["limit", "1GB", "--quiet", "--json", "x.json"]).args(strict);
+        command.args(["limit", "1GB", "--quiet", "--json", "x.json", "-o", "x.txt"]).args(strict);
         command.args(["--", "sh", "-c", fill]).env_remove("LD_PRELOAD");
         let outcome = run(&mut command);
         let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
-        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [status, "0", "x.json"]);
-        let sentence = one_sentence(&outcome);
-        assert!(sentence.contains("x.json") && sentence.contains("space"), "{sentence}");
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [status, "0", "x.json", "x.txt"]);
+        let text = outcome.stderr_text();
+        for name in ["x.json", "x.txt"] {
+            let told = |line: &&str| line.contains(name) && line.contains("space");
+            assert_eq!(text.lines().filter(told).count(), 1, "{text}");
+        }
+    }
+}
+
+/// Who goes by the status alone would take a report that nobody got for a good one.
+#[test]
+fn a_report_that_stderr_does_not_take_is_no_good_verdict() {
+    for (words, to, status) in [
+        ("--strict", "2>/dev/full", 3),
+        ("--strict", "2>&-", 3),
+        ("--strict --quiet", "2>&-", 0),
+        ("--strict --output /dev/null", "2>/dev/full", 0),
+        ("--strict", "2>/dev/null", 0),
+        ("", "2>/dev/full", 0),
+    ] {
+        let script = format!("\"$0\" limit 1GB {words} -- true {to}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, harness::HEAPTAPE]).env_remove("LD_PRELOAD");
+        assert_eq!(run(&mut command).code(), status, "{words} {to}");
     }
 }
 
@@ -377,6 +399,37 @@ fn a_killed_job_has_a_status_of_its_own() {
         documented(folder.path(), &["limit", "50MB", "--strict", "--quiet"], &command);
     assert_eq!((outcome.code(), outcome.stderr_text()), (3, String::new()));
     assert_eq!(document["exit"]["code"], 5);
+}
+
+/// A parent that waits for what is killed would go on, take its failure for an end like others, and hide it.
+#[test]
+fn nothing_of_a_killed_job_goes_on_after_the_kill() {
+    let folder = scratch();
+    let sizes = program("sizes");
+    let script = "\"$0\" 70000000; echo after; exit 5";
+    let nested = "sh -c '\"$0\" 70000000; echo between' \"$0\"; echo after; exit 0";
+    let aside = "(\"$0\" 70000000; echo aside) & wait; echo after; exit 0";
+    for script in [script, nested, aside] {
+        let command = ["sh", "-c", script].map(OsStr::new);
+        let command = [&command[..], &[sizes.as_os_str()]].concat();
+        for (words, status) in [(&[][..], 137), (&["--strict"], 3)] {
+            let words = [&["limit", "50MB", "--on-limit", "kill", "--quiet"], words].concat();
+            let (outcome, document) = documented(folder.path(), &words, &command);
+            let text = outcome.stderr_text();
+            assert_eq!((outcome.code(), outcome.stdout.as_slice()), (status, &b""[..]), "{text}");
+            assert_eq!(
+                (&document["verdict"], &document["exit"]["code"]),
+                (&"killed".into(), &Value::Null)
+            );
+        }
+    }
+    // One whose command has left what is killed behind it.
+    let script = "(sleep 0.3; exec \"$0\" 70000000) & exit 0";
+    let command = ["sh", "-c", script].map(OsStr::new);
+    let command = [&command[..], &[sizes.as_os_str()]].concat();
+    let words = ["limit", "50MB", "--on-limit", "kill", "--quiet"];
+    let (outcome, document) = documented(folder.path(), &words, &command);
+    assert_eq!((outcome.code(), &document["exit"]["code"]), (137, &Value::Null));
 }
 
 /// What reads the documents relies on each field; the documentation has them all, and no other.

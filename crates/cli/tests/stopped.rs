@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::program;
 use harness::limited::assert_documented;
-use harness::running::{Running, until};
+use harness::running::{Running, until, until_file_has};
 use harness::{LIMIT, heaptape, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -99,4 +99,47 @@ fn a_job_that_goes_on_leaves_nothing_to_be_told() {
     );
     let text = fs::read_to_string(&said).expect("its words");
     assert!(text.contains("\nStopped at ") && !text.contains("Still stopped"), "{text}");
+}
+
+/// Who was let go on is not stopped again for each further request, with nobody told.
+#[test]
+fn a_job_that_goes_on_is_not_stopped_again() {
+    let folder = scratch();
+    let said = folder.path().join("said");
+    let script = "for i in 1 2 3; do \"$0\" 70000000; done; \"$0\" 70000000 & \"$0\" 70000000 & wait; exit 7";
+    let mut job = heaptape(["limit", "50MB", "--on-limit", "stop"]);
+    job.args(["--", "sh", "-c", script]).arg(program("sizes"));
+    let running = Running::start_telling(&mut job, fs::File::create(&said).expect("a file"));
+    let told = || named(&fs::read_to_string(&said).ok()?, "the job is stopped");
+    for pid in until(LIMIT, told).expect("who is stopped") {
+        send(pid, Signal::CONT);
+    }
+    let outcome = running.finish(LIMIT);
+    let text = fs::read_to_string(&said).expect("its words");
+    assert_eq!((outcome.code(), text.matches("kill -CONT").count()), (7, 1), "{text}");
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), "refused 70000000\n".repeat(5));
+}
+
+/// Where nobody can stop the job each of many refusals would wait in vain.
+#[test]
+fn a_stopped_heaptape_holds_up_no_more_than_one_refusal() {
+    let folder = scratch();
+    let script = "import os, time
+open('ready', 'w').write('ready')
+while not os.path.exists('go'): time.sleep(0.01)
+refused = 0
+for i in range(200):
+    try: bytearray(70000000)
+    except MemoryError: refused += 1
+open('refused', 'w').write(f'{refused} refused')";
+    let mut job = heaptape(["limit", "50MB", "--on-limit", "stop", "--quiet", "--"]);
+    job.args(["/usr/bin/python3", "-c", script]).current_dir(folder.path());
+    let running = Running::start(&mut job);
+    assert!(until_file_has(&folder.path().join("ready"), "ready", LIMIT));
+    running.signal(Signal::STOP);
+    fs::write(folder.path().join("go"), "").expect("a file");
+    let is_done = until_file_has(&folder.path().join("refused"), "200 refused", LIMIT);
+    running.signal(Signal::CONT);
+    assert!(is_done, "each waits");
+    assert_eq!(running.finish(LIMIT).code(), 0);
 }

@@ -153,7 +153,15 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     }
     let job = counted.finish(recorder, counting);
     // It may go on, where nobody waits for it or the counting had to end.
-    Ok((job, record::wait(&mut child, &signals)))
+    let exit = record::wait(&mut child, &signals);
+    let exit = if is_killed(&job, counting.on_limit) { exit.of_a_killed_job() } else { exit };
+    Ok((job, exit))
+}
+
+/// Whether a job was killed, for a request or for what was resident.
+fn is_killed(job: &Job, on_limit: OnLimit) -> bool {
+    let is_ended = |over: &Over| on_limit != OnLimit::Stop || over.judge.is_kernel();
+    (job.killed && on_limit == OnLimit::Kill) || job.over().is_some_and(is_ended)
 }
 
 /// Starts the command, in the group of its job where it is let in.
@@ -388,6 +396,10 @@ impl<'a> Counted<'a> {
         if how == OnLimit::Stop {
             let stop = || self.halting.stop(&seeds, &beat);
             self.standing = group.map_or_else(stop, |group| group.frozen(stop));
+            // Not before: who was refused waits for it, and for the user's word.
+            if let Some(ledger) = recorder.arena.ledger() {
+                ledger.header().fail_from_now_on();
+            }
             return self.watch.stopped(&self.standing.pids());
         }
         let segments = recorder.counter.as_mut().and_then(|counter| counter.usage.segments.take());

@@ -27,6 +27,14 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// The same of the command of a job that was killed: one that has left by itself just before, or for a child that
+    /// was killed, has no code that says anything.
+    pub(crate) fn of_a_killed_job(self) -> Exit {
+        Exit { code: None, ..self }
+    }
+}
+
 impl From<std::process::ExitStatus> for Exit {
     fn from(status: std::process::ExitStatus) -> Exit {
         use std::os::unix::process::ExitStatusExt;

@@ -1,14 +1,21 @@
 //! The first request that was refused: noticed in the ledger, described, and what has to follow from it.
 
+use std::time::{Duration, Instant};
+
 use heaptape_ledger::FirstRefusal;
 use heaptape_proc::read;
 use heaptape_wire::ledger::{Ledger, MODULES, OTHER_MODULES, OnLimit, Refused};
 
 use crate::process::Process;
 
+/// How long it may take to know whose refusal it was: who was refused waits meanwhile where the job is to be halted.
+const UNKNOWN: Duration = Duration::from_secs(2);
+
 /// What is known of refusals.
 pub(crate) struct Refusals {
     on_limit: OnLimit,
+    /// When the first one was seen.
+    seen: Option<Instant>,
     first: Option<FirstRefusal>,
     /// It was not told yet.
     is_news: bool,
@@ -18,7 +25,7 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(crate) fn new(on_limit: OnLimit) -> Refusals {
-        Refusals { on_limit, first: None, is_news: false, is_due: false }
+        Refusals { on_limit, seen: None, first: None, is_news: false, is_due: false }
     }
 
     /// Looks whether there was one. While its process is not known yet it may be known in the next round;
@@ -32,7 +39,8 @@ impl Refusals {
             (u32::from(process.slot), process.generation) == (refused.slot, refused.generation)
         };
         let process = processes.iter().rposition(is_its);
-        if process.is_none() && !is_last {
+        let seen = *self.seen.get_or_insert_with(Instant::now);
+        if process.is_none() && !is_last && seen.elapsed() < UNKNOWN {
             return;
         }
         let place = process.and_then(|place| place_of(ledger, &processes[place], &refused));

@@ -92,11 +92,20 @@ pub fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(unmatched(figures));
     parts.extend(processes::uncovered(figures));
     parts.extend(processes::stopped(figures));
-    parts.push(Part::Text(format!(
-        "Next: heaptape record -o job.tape -- {} · heaptape report job.tape",
-        text::command(&figures.job.command)
-    )));
+    parts.extend(next(figures));
     parts
+}
+
+/// What to do next. What can't be counted can't be recorded either.
+fn next(figures: &Figures<'_>) -> Option<Part> {
+    let job = figures.job;
+    if job.processes.is_empty() && !job.uncovered.is_empty() {
+        return None;
+    }
+    let command = text::command(&job.command);
+    Some(Part::Text(format!(
+        "Next: heaptape record -o job.tape -- {command} · heaptape report job.tape"
+    )))
 }
 
 /// A name that was exempt for nothing may be a wrong one.

@@ -33,7 +33,7 @@ pub(crate) struct Limit {
     /// What all processes of the job may hold together: bytes, or 512K, 1.5GB and so on; K is 1024, M 1024 K. `auto` stands for what the batch system, or the control group that heaptape runs in, gives this job on this node: the smallest of all that apply
     #[arg(value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     pub(crate) size: Size,
-    /// What happens to a request beyond the limit: it fails as if there were no memory, the whole job is killed (status 137), or the whole job is stopped for a debugger. What is resident can't be refused: with --basis resident `fail` kills too
+    /// What happens to a request beyond the limit: it fails as if there were no memory, the whole job is killed (status 137, with --strict 3), or the whole job is stopped once for a debugger. What is resident can't be refused: with --basis resident `fail` kills too
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_limit: OnLimit,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count};
+use heaptape_collect::{Counting, Error, Exit, Launch, collects_for_others, count, was_open};
 use heaptape_ledger::{Basis, Ended, Job, Missed, OnLimit, Spread, Totals, Verdict};
 use heaptape_proc::Cgroup;
 use heaptape_report::document::Part;
@@ -64,11 +64,10 @@ fn run(
     terminal: &Terminal,
 ) -> ExitCode {
     let teller = Teller { quiet: terminal.is_quiet() };
-    let Prepared { files, counting, settings } =
-        match Prepared::new(limit, on_limit, &args, &teller) {
-            Ok(prepared) => prepared,
-            Err(status) => return status,
-        };
+    let Prepared { files, counting, settings } = match Prepared::new(limit, on_limit, &args) {
+        Ok(prepared) => prepared,
+        Err(unable) => return unable.tell(&teller),
+    };
     let bars = if args.live { Bars::new(limit) } else { None };
     let mut watcher = Watcher::new(teller, on_limit, bars);
     if args.join {
@@ -107,6 +106,16 @@ fn contradiction(limit: Option<u64>, args: &args::Counting) -> Option<&'static s
     }
 }
 
+/// Why nothing is started: the sentence, and the status.
+struct Unable(String, u8);
+
+impl Unable {
+    fn tell(&self, teller: &Teller) -> ExitCode {
+        teller.error(&self.0);
+        ExitCode::from(self.1)
+    }
+}
+
 /// All that is needed to count.
 struct Prepared {
     files: Files,
@@ -115,58 +124,46 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// What was asked for, looked through; what is wrong with it is said.
+    /// What was asked for, looked through.
     fn new(
         limit: Option<u64>,
         on_limit: OnLimit,
         args: &args::Counting,
-        teller: &Teller,
-    ) -> Result<Prepared, ExitCode> {
+    ) -> Result<Prepared, Unable> {
         if let Some(sentence) = contradiction(limit, args) {
-            teller.error(sentence);
-            return Err(ExitCode::from(WRONG_USAGE));
+            return Err(Unable(sentence.to_owned(), WRONG_USAGE));
         }
         // Who counts for others opens them without a word: nobody would hear it.
         let is_early = !(args.join && collects_for_others());
         let [output, json] =
             [&args.output, &args.json].map(|path| path.as_deref().filter(|_| is_early));
         let pipes = if args.join { Pipes::Later } else { Pipes::Wait };
-        let files = open(output, json, pipes, teller)?;
-        let refuse = |files: Files, sentence: &str, status| {
-            teller.error(sentence);
+        let files = open(output, json, pipes)?;
+        let refuse = |files: Files, sentence: String, status| {
             files.discard();
-            Err(ExitCode::from(status))
+            Err(Unable(sentence, status))
         };
         let library = match library::path() {
             Ok(library) => library,
-            Err(error) => return refuse(files, &format!("{error:#}"), FAILED),
+            Err(error) => return refuse(files, format!("{error:#}"), FAILED),
         };
         let settings = settings(on_limit, args);
         let mut counting = counting(limit, args, &settings, library);
         match exempt::names(&args.exempt, &counting.launch) {
             Ok(names) => counting.exempt = names,
-            Err(sentence) => return refuse(files, &sentence, WRONG_USAGE),
+            Err(sentence) => return refuse(files, sentence, WRONG_USAGE),
         }
         Ok(Prepared { files, counting, settings })
     }
 }
 
 /// Opens the files that the report goes to, or says why not.
-fn open(
-    output: Option<&Path>,
-    json: Option<&Path>,
-    pipes: Pipes,
-    teller: &Teller,
-) -> Result<Files, ExitCode> {
+fn open(output: Option<&Path>, json: Option<&Path>, pipes: Pipes) -> Result<Files, Unable> {
     Files::open(output, json, pipes).map_err(|error| match error {
-        files::Error::Same(sentence) => {
-            teller.error(&sentence);
-            ExitCode::from(WRONG_USAGE)
-        }
+        files::Error::Same(sentence) => Unable(sentence, WRONG_USAGE),
         files::Error::Unwritable(error) => {
             let source = error.root_cause().downcast_ref().map_or("", by_limit);
-            teller.error(&format!("{error:#}{source}; nothing was started"));
-            ExitCode::from(FAILED)
+            Unable(format!("{error:#}{source}; nothing was started"), FAILED)
         }
     })
 }
@@ -267,7 +264,8 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes the report where it belongs, and says what can't be written. Whether all was.
+    /// Writes the report where it belongs, and says what can't be written. Whether all was. (What stderr does not take
+    /// matters only where the verdict counts.)
     fn tell(&self, files: Files, watcher: &mut Watcher, terminal: &Terminal) -> bool {
         let mut job = self.job.clone();
         let function = watcher.asker.describe(&mut job);
@@ -282,16 +280,16 @@ impl Report<'_> {
             verbose: self.verbose,
         };
         let parts = limit::parts(&figures);
-        if files.output.is_none() && !terminal.is_quiet() {
-            say(&parts, terminal);
-        }
+        let is_silent = files.output.is_some() || terminal.is_quiet();
+        let is_said = is_silent || say(&parts, terminal).is_ok();
         let json = files.json.map(|file| file.write(|out| json::limit::write(out, &figures)));
         let text = files.output.map(|file| save(&file, &parts));
         let failed = [json, text].into_iter().flatten().filter_map(io::Result::err);
         self.tell_stopped(watcher);
         let sentences: Vec<String> = failed.map(|error| error.to_string()).collect();
         sentences.iter().for_each(|sentence| watcher.teller.error(sentence));
-        sentences.is_empty()
+        // Nobody would hear that stderr is closed or full, but the status has to tell where it counts.
+        sentences.is_empty() && (is_said || !self.settings.strict)
     }
 
     /// Says what stays stopped, whatever else is not to be said: nobody would look for it.
@@ -316,11 +314,14 @@ fn save(file: &Target, parts: &[Part]) -> io::Result<()> {
 }
 
 /// Writes the report to stderr, all at once.
-fn say(parts: &[Part], terminal: &Terminal) {
+fn say(parts: &[Part], terminal: &Terminal) -> io::Result<()> {
+    const STDERR: i32 = 2;
     let mut out = Vec::new();
-    // A vector takes all, and there is nobody to tell when stderr is closed.
-    let _ = document::write_terminal(&mut out, parts, terminal.style_of_stderr());
-    let _ = io::stderr().write_all(&out);
+    document::write_terminal(&mut out, parts, terminal.style_of_stderr())?;
+    if !was_open(STDERR) {
+        return Err(io::Error::other("it was closed when heaptape started"));
+    }
+    io::stderr().write_all(&out)
 }
 
 #[cfg(test)]

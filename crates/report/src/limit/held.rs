@@ -13,7 +13,9 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     parts.extend(own_peaks(figures));
     parts.extend(charged(figures));
     parts.extend(unaccounted(figures));
-    parts.push(Part::Text(machine(figures)));
+    // A command that was not started took nothing.
+    let was_started = figures.job.elapsed > 0.0;
+    parts.extend(was_started.then(|| Part::Text(machine(figures))));
     parts
 }
 

@@ -79,6 +79,20 @@ fn every_verdict_is_one_sentence() {
 }
 
 #[test]
+fn of_a_command_that_was_not_started_nothing_is_told_that_it_did() {
+    let refused = Job {
+        command: vec!["fixed".to_owned()],
+        uncovered: vec![missed()],
+        limit: Some(1 << 30),
+        ..Job::default()
+    };
+    let told = text(&refused);
+    assert!(!told.contains("NUMA") && !told.contains("Next:"), "{told}");
+    let told = text(&job());
+    assert!(told.contains("NUMA") && told.contains("Next:"), "{told}");
+}
+
+#[test]
 fn at_the_edge_it_is_told_how_little_was_left() {
     let mut job = refused();
     job.first.as_mut().unwrap().job = (1 << 30) - 512;

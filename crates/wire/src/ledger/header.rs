@@ -114,6 +114,11 @@ impl Header {
         self.launchers.store(u32::from(wanted.launchers), Ordering::Release);
     }
 
+    /// Collector: the job was stopped; from now on requests beyond the limit fail.
+    pub fn fail_from_now_on(&self) {
+        self.on_limit.store(OnLimit::Fail as u32, Ordering::Release);
+    }
+
     /// What is wanted.
     pub fn wanted(&self) -> Wanted {
         Wanted {

@@ -150,7 +150,7 @@ impl Target {
         })
     }
 
-    /// Writes it whole, in the place of what was there; or nothing of it, where that fails and it is a file.
+    /// Writes it whole, in the place of what was there; where that fails and it is a file, that is empty.
     pub(super) fn write(
         &self,
         write: impl FnOnce(&mut BufWriter<Named<&File>>) -> io::Result<()>,
@@ -159,17 +159,18 @@ impl Target {
             let mut out = BufWriter::new(Named::new(self.path.display().to_string(), file));
             write(&mut out).and_then(|()| out.flush())
         };
-        if let Some(beside) = Beside::of(self) {
-            return put(&beside.file).and_then(|()| beside.settle().map_err(|e| self.failed(&e)));
-        }
         let Some(file) = &self.file else { return put(&self.pipe()?) };
         if !self.is_regular {
             return put(file);
         }
-        file.set_len(0).map_err(|error| self.failed(&error))?;
-        let written = put(file);
+        let written = match Beside::of(self) {
+            Some(beside) => {
+                put(&beside.file).and_then(|()| beside.settle().map_err(|e| self.failed(&e)))
+            }
+            None => file.set_len(0).map_err(|error| self.failed(&error)).and_then(|()| put(file)),
+        };
         if written.is_err() {
-            // What is left of it could be taken for the whole.
+            // What is left of it could be taken for the whole, and an earlier job's for this one's.
             let _ = file.set_len(0);
         }
         written
@@ -293,14 +294,14 @@ mod tests {
             fs::write(path, "before").unwrap();
         }
         fs::hard_link(&twice, folder.path().join("other")).unwrap();
-        for (path, left) in [(&plain, "before"), (&twice, "")] {
+        for path in [&plain, &twice] {
             let files = Files::open(Some(path), None, Pipes::Wait).ok().unwrap();
             let fail = |out: &mut BufWriter<Named<&File>>| {
                 out.write_all(&[b'x'; 100_000])?;
                 Err(io::Error::other("the disk is full"))
             };
             assert!(files.output.unwrap().write(fail).is_err());
-            assert_eq!(fs::read_to_string(path).unwrap(), left);
+            assert_eq!(fs::read_to_string(path).unwrap(), "", "nor what was there before");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing stays beside them");
     }

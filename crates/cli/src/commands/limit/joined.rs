@@ -1,6 +1,7 @@
 //! `--join`: each command of a job is started by itself, behind a launcher; the first counts for all on its
 //! host, in a process of its own.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use heaptape_collect::{
@@ -11,9 +12,9 @@ use heaptape_report::limit::Settings;
 
 use super::files::{Files, Pipes};
 use super::watcher::Watcher;
-use super::{NOT_WITHIN, Report, open};
+use super::{NOT_WITHIN, Report, Unable, open};
 use crate::args;
-use crate::commands::running::{FAILED, exit_code, job, not_started};
+use crate::commands::running::{FAILED, Teller, exit_code, job, not_started};
 use crate::terminal::Terminal;
 
 /// Joins the counting of the job and becomes the command, or waits for it where the verdict counts. What
@@ -80,11 +81,17 @@ fn tell(
 ) {
     let is_within = job.verdict() == Verdict::Within;
     let (output, json) = (args.output.as_deref(), args.json.as_deref());
-    let is_told = open(output, json, Pipes::Later, &watcher.teller).is_ok_and(|files| {
+    let is_told = opened(output, json, &watcher.teller).is_some_and(|files| {
         let report = Report { job, exit: Exit::default(), settings, verbose: args.verbose };
         report.tell(files, watcher, terminal)
     });
     waiting.tell(is_within && is_told);
+}
+
+/// The files of the report, or why there are none is said.
+fn opened(output: Option<&Path>, json: Option<&Path>, teller: &Teller) -> Option<Files> {
+    let tell = |unable: &Unable| teller.error(&unable.0);
+    open(output, json, Pipes::Later).inspect_err(tell).ok()
 }
 
 /// The exit status of who has waited for its command and for the verdict.

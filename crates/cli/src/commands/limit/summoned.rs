@@ -14,9 +14,10 @@ use clap::Parser;
 use heaptape_collect::{
     JoiningCount, LAUNCHERS, LIMIT_VARIABLE, SESSION_VERSION, join_count_for_parent,
 };
+use heaptape_ledger::Basis;
 use heaptape_proc::read;
 
-use super::{Prepared, auto};
+use super::{Prepared, Unable, auto};
 use crate::args::{Cli, Command, Limit, Summoned};
 use crate::commands::running::{FAILED, Teller, job};
 
@@ -42,8 +43,11 @@ pub(crate) fn run(args: &Summoned) -> ExitCode {
         Ok(size) => size,
         Err(why) => return failed(&why),
     };
-    let prepared = Prepared::new(Some(size), limit.on_limit.into(), &limit.counting, &teller);
-    let Ok(Prepared { files, counting, .. }) = prepared else { return ExitCode::from(FAILED) };
+    let prepared = Prepared::new(Some(size), limit.on_limit.into(), &limit.counting);
+    let Prepared { files, counting, .. } = match prepared {
+        Ok(prepared) => prepared,
+        Err(Unable(why, _)) => return failed(&why),
+    };
     let files = files.close();
     let earlier = lineage(parent);
     let own = || earlier.first().cloned().unwrap_or_else(|| name(parent, 0));
@@ -58,12 +62,14 @@ pub(crate) fn run(args: &Summoned) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             files.discard();
-            failed(why.trim_end_matches("; nothing was started"))
+            failed(&why)
         }
     }
 }
 
 fn failed(why: &str) -> ExitCode {
+    // The program itself goes on, whoever has made the sentence.
+    let why = why.trim_end_matches("; nothing was started");
     let teller = Teller { quiet: false };
     teller.error(&format!("{LIMIT_VARIABLE} limits and counts nothing here: {why}"));
     ExitCode::from(FAILED)
@@ -116,6 +122,9 @@ fn asked(command: &[OsString]) -> Result<(Limit, Vec<OsString>, bool), String> {
         return Err(
             "--strict needs an exit status of its own; look at the verdict in the JSON".to_owned()
         );
+    }
+    if Basis::from(limit.counting.basis) == Basis::Resident {
+        return Err("--basis resident is for jobs that heaptape limit starts itself".to_owned());
     }
     Ok((limit, words, quiet))
 }

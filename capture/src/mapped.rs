@@ -195,6 +195,7 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         return make();
     };
     let sort = Sort::of(map.protection, map.flags, caller);
+    let peak = ledger().budget().peak();
     let Some(visit) = Visit::of_mapping(lane, &map, bytes(place.len()), caller) else {
         return FAILED;
     };
@@ -216,7 +217,10 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         if is_fixed {
             pages::stay(&place);
         }
-        ledger().header().blur();
+        // (Libraries ask for huge pages that there are none of, and the like.)
+        if ledger().budget().peak() != peak {
+            ledger().header().blur();
+        }
         charges::give_back(lane, sort.kind(), if away.end() { paid } else { 0 });
         visit.end(lane, &(0..0));
         return result;

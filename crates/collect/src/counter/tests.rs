@@ -7,6 +7,7 @@ use heaptape_tape::{Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::{OnLimit, Wanted};
 use heaptape_wire::purse::Purse;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 const LIMIT: u64 = 100 << 20;
@@ -99,6 +100,10 @@ impl Played {
 
     fn end(&mut self, place: usize) {
         self.live.retain(|&other| other != place);
+        // The kernel's mark: the owner of the mutex is gone.
+        let word = self.counter.ledger.knell(place).mutex().cast::<AtomicU32>();
+        // SAFETY: the first word of the mutex, in memory that stays.
+        unsafe { (*word).store(0x4000_0000, Ordering::Relaxed) };
         let others = (place, &self.live[..]);
         self.counter.end(&mut self.arena, &self.processes, others, 7);
         self.arena.offer_again(place as u16, 1);

@@ -282,6 +282,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     // Once the block is given back its address may be another thread's.
     let old = Old { block: old, known: sizes::take(old) };
     let (bytes, own) = (size as u64, old.own());
+    let _moving = Moving::begin(bytes, old);
     if !matches!(LEVEL.load(Ordering::Relaxed), BRIEF | DETAILED) {
         return closely::reallocate(lane, old, bytes, caller, make);
     }
@@ -304,4 +305,32 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     spending::refund(lane, before.saturating_sub(bytes));
     block
+}
+
+/// A large block that is being reallocated, as long as this lives: it may be copied, and is resident twice then.
+struct Moving(u64);
+
+impl Moving {
+    fn begin(bytes: u64, old: Old) -> Moving {
+        let both = match old.known {
+            Some(known) if bytes >= LARGE => bytes.saturating_add(known.size),
+            _ => 0,
+        };
+        Moving::note(both);
+        Moving(both)
+    }
+
+    fn note(more: u64) {
+        if more != 0
+            && let Some(account) = account()
+        {
+            account.note_moving(more);
+        }
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        Moving::note(self.0.wrapping_neg());
+    }
 }

@@ -71,7 +71,7 @@ pub fn join() -> Option<Lane> {
 
 /// How long a thread waits for a sheet where many begin at once, and the collector has not got memory for more
 /// yet. Without one it is never counted.
-const WAIT_MS: u64 = 200;
+const WAIT_MS: u64 = 1000;
 
 /// Takes a sheet for the thread with this slot; its number.
 fn take(slot: &ThreadSlot) -> Option<usize> {

@@ -296,6 +296,17 @@ fn a_program_that_sheds_the_library_is_named() {
     assert!(missed.iter().any(is_it) || killed && taken(), "{document}");
 }
 
+#[test]
+fn a_block_that_is_copied_to_a_new_place_is_no_way_past_the_library() {
+    // Close to the limit a block by usable bytes is copied, and for that time resident twice.
+    let command =
+        words([program("resized").as_os_str(), "60".as_ref(), "25".as_ref(), "30".as_ref()]);
+    for strict in [&["--basis", "usable"][..], &["--basis", "usable", "--strict"]] {
+        let (outcome, document) = limited(86 << 20, strict, &command, None);
+        assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()), "{document}");
+    }
+}
+
 /// Runs the program whose library takes far more than the limit; other copies of the library, which are not
 /// exempt, come to its place.
 fn indulged(asked: &[&str], preload: Option<&Path>) -> (Outcome, Value) {

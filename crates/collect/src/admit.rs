@@ -39,6 +39,8 @@ impl Recorder {
                 wire::Origin::Fork => self.admit_fork(slot, generation, &registration)?,
             };
             any |= admitted;
+            // Where hundreds come at once, their threads wait for sheets meanwhile.
+            self.arena.sheets();
             if !admitted {
                 self.coming.push(who);
             }

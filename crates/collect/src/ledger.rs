@@ -72,12 +72,12 @@ impl SharedLedger {
         done
     }
 
-    /// Keeps sheets ready beyond those that are taken. Where there is no memory for more, threads find none
-    /// and say so.
+    /// Keeps sheets ready beyond those that are taken: as many again, since many come where many are. Where there
+    /// is no memory for more, threads find none and say so.
     pub(crate) fn replenish(&mut self, file: &File) {
         let header = self.ledger.header();
         let taken = (header.sheets_taken.load(Ordering::Relaxed) as usize).min(SHEETS);
-        let wanted = (taken + SPARE_SHEETS).min(SHEETS);
+        let wanted = (taken + taken.max(SPARE_SHEETS)).min(SHEETS);
         if wanted <= self.sheets {
             return;
         }

@@ -72,12 +72,14 @@ impl Books<'_> {
         blocks
     }
 
-    /// What is charged beside blocks and stacks (but for those charged whole), or came with a fork, and what an allocator has mapped nobody knows where.
+    /// What is charged beside blocks and stacks (but for those charged whole), or came with a fork, what an allocator
+    /// has mapped nobody knows where, and blocks that are being moved.
     fn beside(self) -> u64 {
         let row = |kind: Kind| self.account.charged[kind as usize].load(Ordering::Acquire);
         let starting = row(Kind::MpiRuntime).saturating_sub(self.account.apart());
         let stacks = self.account.stacks.all().map(|(_, bytes)| bytes).sum();
-        let others = [self.account.inherited(), self.account.heaps.elsewhere(), stacks];
+        let elsewhere = self.account.heaps.elsewhere();
+        let others = [self.account.inherited(), elsewhere, stacks, self.account.moving()];
         let rows = [row(Kind::Mappings), row(Kind::Data), starting].into_iter().chain(others);
         rows.fold(0, u64::saturating_add)
     }

@@ -102,6 +102,8 @@ pub struct Account {
     uncharged: AtomicU64,
     /// What it has charged ahead for blocks that are being resized.
     ahead: AtomicU64,
+    /// Bytes of large blocks that are being moved, at their old and at their new places.
+    moving: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
@@ -120,7 +122,7 @@ impl Account {
     /// Collector: it is for a new process. (The one before has been [buried](super::Ledger::bury).)
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
-        let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead];
+        let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead, &self.moving];
         let all = beside.into_iter().chain(blocks).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
@@ -214,6 +216,17 @@ impl Account {
     /// What it has charged ahead.
     pub fn ahead(&self) -> u64 {
         self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// Process: so many bytes more, or fewer, of large blocks are being moved.
+    pub fn note_moving(&self, more: u64) {
+        self.moving.fetch_add(more, Ordering::AcqRel);
+    }
+
+    /// Bytes of large blocks that are being moved: while one is copied it is resident twice, and counted once at the
+    /// most.
+    pub fn moving(&self) -> u64 {
+        self.moving.load(Ordering::Acquire)
     }
 
     /// Process: it only launches others.

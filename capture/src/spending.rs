@@ -60,16 +60,13 @@ pub fn spend_ahead(lane: Lane, bytes: u64) -> bool {
 /// Before more is granted than ever was, what the dead held is given back: in the peak it may not stand beside what
 /// came after it.
 fn lay_to_rest(bytes: u64) {
-    /// What a thread draws beside.
-    const BATCH: u64 = 64 << 10;
     /// The end of a process is mostly noticed within a millisecond. Where it takes longer the peak is blurred, and
     /// nobody tries again so soon.
     const MOST_MS: u64 = 50;
     const PAUSE_MS: u32 = 1000;
     static VAIN: AtomicU64 = AtomicU64::new(0);
     let (budget, header) = (ledger().budget(), ledger().header());
-    let next = budget.granted().saturating_add(bytes).saturating_add(BATCH);
-    if next <= budget.peak() || !knell::has_rung() {
+    if !budget.would_rise(bytes) || !knell::has_rung() {
         return;
     }
     let clock = || arena().session().clock();

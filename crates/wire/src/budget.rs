@@ -196,6 +196,12 @@ impl Budget {
         self.sums.peak.load(Relaxed)
     }
 
+    /// Whether more would be granted than ever if a thread spent so many bytes, and drew a batch beside.
+    pub fn would_rise(&self, bytes: u64) -> bool {
+        let drawn = bytes.saturating_add(self.rules.batch.load(Relaxed));
+        self.granted().saturating_add(drawn) > self.peak()
+    }
+
     /// Bytes that the job uses, at least and at most. The upper figure holds at some moment during the call; the lower
     /// one too, if no thread draws or gives back meanwhile.
     pub fn in_use(&self, machine: &impl Machine) -> (u64, u64) {

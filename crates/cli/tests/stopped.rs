@@ -125,6 +125,7 @@ fn a_job_that_goes_on_is_not_stopped_again() {
 fn a_stopped_heaptape_holds_up_no_more_than_one_refusal() {
     let folder = scratch();
     let script = "import os, time
+open('pid', 'w').write(str(os.getpid()))
 open('ready', 'w').write('ready')
 while not os.path.exists('go'): time.sleep(0.01)
 refused = 0
@@ -139,7 +140,10 @@ open('refused', 'w').write(f'{refused} refused')";
     running.signal(Signal::STOP);
     fs::write(folder.path().join("go"), "").expect("a file");
     let is_done = until_file_has(&folder.path().join("refused"), "200 refused", LIMIT);
+    // As long as it lives it would be stopped now, for the request of that time.
+    let pid = pid_in(&folder.path().join("pid"));
+    let has_ended = until(LIMIT, || matches!(state(pid), None | Some('Z')).then_some(())).is_some();
     running.signal(Signal::CONT);
-    assert!(is_done, "each waits");
+    assert!(is_done && has_ended, "each waits");
     assert_eq!(running.finish(LIMIT).code(), 0);
 }

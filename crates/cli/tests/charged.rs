@@ -6,6 +6,7 @@ mod harness;
 
 use harness::allocators::installed;
 use harness::compile::{fortran_program, library, mpi_program, program};
+use harness::limited::bounds;
 use harness::running::{Outcome, run};
 use harness::{heaptape, scratch, skip};
 use serde_json::Value;
@@ -46,7 +47,7 @@ fn check(name: &str, preload: Option<&Path>) {
     assert_eq!((said.as_str(), outcome.code()), ("begin\n", 0), "{preload:?}");
     // It asks for too much to find out what fits.
     assert_eq!(document["verdict"], "refused");
-    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT));
+    assert!(bounds(&document["peak"]["charged"]).1 <= LIMIT);
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn data_that_does_not_fit_is_refused_before_main() {
             assert!((DATA..DATA + (16 << 20)).contains(&refused.unwrap_or(0)), "{refused:?}");
             assert_eq!(document["first_refusal"]["module"], "bss");
             assert!(outcome.stderr_text().contains("2.0 GiB of data with bss"), "{outcome:?}");
-            assert!(document["peak"]["charged"]["upper"].as_u64() < Some(1 << 20));
+            assert!(bounds(&document["peak"]["charged"]).1 < 1 << 20);
         }
         let (outcome, document) = limited(3 << 30, &[], &command, None);
         assert!(outcome.code() == 0 && outcome.stdout.trim_ascii().starts_with(b"main"));
@@ -108,7 +109,7 @@ fn large_stacks_are_charged_whole_from_the_start_of_their_threads_to_the_end() {
     let (outcome, document) = limited(LIMIT, &[], &command, None);
     let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
     assert_eq!((said.as_str(), outcome.code()), ("right\n", 0));
-    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT));
+    assert!(bounds(&document["peak"]["charged"]).1 <= LIMIT);
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn what_was_charged_for_a_call_that_a_jump_has_left_is_given_back() {
     assert_eq!((jumps, outcome.code()), (60, 0), "{said}");
     // Between a charge and its note there are a few instructions, and a jump may leave these as well.
     assert!((0..=5 * BLOCK).contains(&missing), "{missing}");
-    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{document}");
+    assert!(bounds(&document["peak"]["charged"]).1 <= LIMIT, "{document}");
 }
 
 /// The program knows what the libraries have, and asks for blocks to see what is left after each call.
@@ -142,7 +143,7 @@ fn data_of_a_library_is_charged_by_the_time_it_is_loaded_and_refused_where_it_do
         let (outcome, document) = limited(LIMIT, &[], &command, preload.as_deref());
         let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
         assert_eq!((said.as_str(), outcome.code()), ("right\n", 0), "{preload:?}");
-        assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(LIMIT), "{preload:?}");
+        assert!(bounds(&document["peak"]["charged"]).1 <= LIMIT, "{preload:?}");
     }
     let script = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)";
     let path = library("roomy");
@@ -276,7 +277,7 @@ fn stacks_are_charged_as_far_as_they_are_touched() {
     let limit = 51_500_000;
     let (outcome, document) = deep(0, limit);
     assert_eq!((outcome.code(), &document["verdict"]), (0, &"within".into()));
-    assert!(document["peak"]["charged"]["upper"].as_u64() <= Some(limit));
+    assert!(bounds(&document["peak"]["charged"]).1 <= limit);
     assert!(row(&document, "stacks") < 3 * DEEP / 4);
     assert!(document["unaccounted"].as_u64() > Some(DEEP / 4), "{document}");
 }

@@ -120,6 +120,20 @@ fn charge_by(spend: impl Fn(Lane, u64) -> bool, lane: Lane, row: Row, bytes: u64
     }
 }
 
+/// Gives bytes back that were charged in this row for a call which has failed.
+pub fn give_up(lane: Lane, row: Row, bytes: u64) {
+    match row {
+        Row::Usual => spending::unspend(lane, bytes),
+        _ => {
+            // (What stands in the peak may never have been held.)
+            if row == Row::Starting && row.is_held() && bytes > 0 {
+                ledger().header().blur();
+            }
+            give_back(lane, row, bytes);
+        }
+    }
+}
+
 /// Gives back what was charged for a block in this row.
 pub fn give_back(lane: Lane, row: Row, bytes: u64) {
     match row {

@@ -31,7 +31,7 @@ pub fn allocate(
     };
     let block = make();
     if block.is_null() {
-        apart::give_back(lane, row, bytes);
+        apart::give_up(lane, row, bytes);
         return lane.fail();
     }
     count(lane, row, block, bytes, caller, || usable_size(block, || ask));
@@ -110,7 +110,7 @@ pub fn reallocate(
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
-        apart::give_back(lane, row, row.due(before, bytes));
+        apart::give_up(lane, row, row.due(before, bytes));
         return lane.fail();
     }
     lane.uncount_moved(old.known, usable);

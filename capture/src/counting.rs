@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use heaptape_wire::ledger::{Account, Ledger};
 
+use crate::apart::Row;
 use crate::early::is_early;
 use crate::heads::usable_size;
 use crate::lane::{self, Lane, Old, add};
@@ -116,10 +117,10 @@ fn allocate_in_brief(
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let Some(lane) = lane::own() else { return make() };
-    let block = match make_charged(lane, bytes, caller, ask, make) {
-        Ok(block) => block,
-        Err(null) => return null,
-    };
+    let block = make_charged(lane, bytes, caller, ask, make);
+    if block.is_null() {
+        return block;
+    }
     lane.count_in_brief(bytes);
     sizes::set(block, bytes, 0);
     block
@@ -133,10 +134,10 @@ fn allocate_in_detail(
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let Some(lane) = lane::own() else { return make() };
-    let block = match make_charged(lane, bytes, caller, &ask, make) {
-        Ok(block) => block,
-        Err(null) => return null,
-    };
+    let block = make_charged(lane, bytes, caller, &ask, make);
+    if block.is_null() {
+        return block;
+    }
     let module = callers::module_of(caller);
     lane.count_in_detail(module, bytes, usable_size(block, ask));
     sizes::set(block, bytes, module);
@@ -168,18 +169,18 @@ fn make_charged(
     caller: usize,
     ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
-) -> Result<*mut u8, *mut u8> {
+) -> *mut u8 {
     if bytes >= LARGE {
         return make_large(lane, bytes, caller, ask, make);
     }
     if !spending::spend(lane, bytes) {
-        return Err(lane.refuse(bytes, caller));
+        return lane.refuse(bytes, caller);
     }
     let block = make();
     if block.is_null() {
-        return Err(lane.give_up(bytes));
+        return lane.give_up(bytes);
     }
-    Ok(block)
+    block
 }
 
 #[cold]
@@ -190,19 +191,19 @@ fn make_large(
     caller: usize,
     ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
-) -> Result<*mut u8, *mut u8> {
-    if lane.purse.is_some() && bytes > ledger().budget().limit() {
-        return Err(lane.refuse(bytes, caller));
+) -> *mut u8 {
+    if usable::is_hopeless(lane, Row::Usual, bytes) {
+        return lane.refuse(bytes, caller);
     }
     let block = make();
     if block.is_null() {
-        return Err(lane.fail());
+        return lane.fail();
     }
     if !spending::spend(lane, bytes) {
         usable::give_unseen_back(block, ask());
-        return Err(lane.refuse(bytes, caller));
+        return lane.refuse(bytes, caller);
     }
-    Ok(block)
+    block
 }
 
 /// Counts a block that was handed out before it was known that calls are counted; gives it back. (The

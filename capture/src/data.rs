@@ -49,8 +49,15 @@ impl Data {
     pub fn charge(&self) -> bool {
         let Some((lane, account)) = lane::own().zip(counting::account()) else { return true };
         let before = CHARGED.load(Ordering::Relaxed);
+        let claim =
+            |from, to| CHARGED.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        // Of two that look at once one charges.
+        if claim(before, self.bytes).is_err() {
+            return true;
+        }
         let more = self.bytes.saturating_sub(before);
         if more > 0 && !charges::charge(lane, Kind::Data, more) {
+            let _ = claim(self.bytes, before);
             REFUSED.store(true, Ordering::Relaxed);
             refusing::refuse_data(lane, more, self.largest.1);
             return false;
@@ -61,7 +68,6 @@ impl Data {
             charges::give_back(lane, Kind::Data, own);
             account.release_inherited(less - own);
         }
-        CHARGED.store(self.bytes, Ordering::Relaxed);
         true
     }
 }

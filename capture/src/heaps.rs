@@ -60,8 +60,7 @@ pub fn mapped(address: usize, length: usize) {
 
 /// So much is mapped no longer, whatever it was for.
 pub fn unmapped(address: usize, length: usize) {
-    if !MAPPED.is_empty() {
-        MAPPED.remove(address as u64, end(address, length));
+    if !MAPPED.is_empty() && MAPPED.remove(address as u64, end(address, length)) {
         publish();
     }
 }

@@ -12,7 +12,8 @@
 //! all that depends on the processor.
 //!
 //! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. (In a counted job a
-//! process takes a [`knell`] at its first call.) Where the environment alone asks for a limit, [`summon`] calls heaptape,
+//! process takes a [`knell`] at its first call; and while a thread may be in `dlopen`, its requests look at the loader's
+//! list, under the loader's lock: see [`loading`].) Where the environment alone asks for a limit, [`summon`] calls heaptape,
 //! before the program begins.
 //! On any doubt the call goes through as if this library were not there.
 #![no_std]

@@ -40,6 +40,13 @@ pub fn goes_on(caller: usize) -> bool {
     true
 }
 
+/// In a fork's child, which has this thread alone.
+pub fn inherit() {
+    let is_loading = loading_word() != 0;
+    THREADS.store(usize::from(is_loading), Ordering::Relaxed);
+    counting::look_at_loading(is_loading);
+}
+
 /// The thread is out of the loader, or in the constructor of what it has loaded.
 fn end() {
     set_loading_word(0);

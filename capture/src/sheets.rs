@@ -16,7 +16,7 @@ use crate::patience::Patience;
 use crate::sizes::Known;
 use crate::slot::{self, ThreadSlot};
 use crate::{
-    apart, arch, asking, callers, heads, heaps, knell, pages, reserve, shared, sizes, spending,
+    apart, arch, asking, callers, heaps, knell, loading, pages, reserve, shared, sizes, spending,
     stacks,
 };
 
@@ -60,7 +60,6 @@ pub fn join() -> Option<Lane> {
             reserve::begin(lane);
             stacks::begin(lane);
             if heaps::are_of_glibc() {
-                heads::begin();
                 counting::account()?.set_plain_heap(heaps::break_at());
             }
             shared::inherit(lane);
@@ -119,6 +118,7 @@ pub fn begin(is_fork: bool, is_launcher: bool) {
     heaps::begin();
     if is_fork {
         callers::forget();
+        loading::inherit();
         sizes::inherit();
         pages::inherit();
         account.inherit(HELD.load(Ordering::Relaxed));

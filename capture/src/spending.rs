@@ -48,8 +48,11 @@ fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
 /// The same for bytes that may be too many, without a wait for others; false is no refusal.
 pub fn spend_ahead(lane: Lane, bytes: u64) -> bool {
     let Some(purse) = lane.purse else { return true };
-    lay_to_rest(bytes);
     let budget = ledger().budget();
+    if bytes == 0 || budget.spend_now(purse, bytes) {
+        return true;
+    }
+    lay_to_rest(bytes);
     let fits = budget.spend(purse, bytes, &System).is_ok();
     if fits {
         ledger().header().note_high(budget.granted());

@@ -23,7 +23,7 @@ pub fn held(block: *mut u8, bytes: u64, ask: UsableSize) -> u64 {
 }
 
 /// No request beyond the whole limit can fit: nothing is made for it.
-fn is_hopeless(lane: Lane, row: Row, bytes: u64) -> bool {
+pub fn is_hopeless(lane: Lane, row: Row, bytes: u64) -> bool {
     lane.purse.is_some() && row.is_held() && bytes > ledger().budget().limit()
 }
 
@@ -75,7 +75,7 @@ fn make_charged(
         let Some(row) = apart::charge(lane, row, before, bytes, caller) else {
             return Made::Refused;
         };
-        apart::give_back(lane, row, row.due(before, bytes));
+        apart::give_up(lane, row, row.due(before, bytes));
         return Made::Failed;
     }
     let held = held(block, bytes, ask);

@@ -46,8 +46,7 @@ pub fn create(
     let Ok(coming) = Coming::charge(attributes, caller) else { return EAGAIN };
     let error = make();
     if let Some(coming) = coming {
-        // SAFETY: it is there when the call succeeds.
-        coming.settle(if error == 0 { unsafe { thread.read() } } else { 0 });
+        coming.settle(if error == 0 { look(thread as usize) } else { 0 });
     }
     error
 }
@@ -113,22 +112,25 @@ fn call(next: &Following, words: [usize; 3]) {
     }
 }
 
-/// The kernel's number of the thread with this descriptor; 0 where it has ended. (It may have ended, and its
-/// memory may be gone: so the kernel is asked to read it.)
+/// The kernel's number of the thread with this descriptor; 0 where it has ended.
 fn number(thread: usize) -> u32 {
-    let mut number: u32 = 0;
-    let own: [usize; 2] = [&raw mut number as usize, 4];
-    let other: [usize; 2] = [thread.wrapping_add(arch::NOTED_AT), 4];
-    if thread == 0 {
-        return 0;
-    }
+    let number = if thread == 0 { 0 } else { look(thread.wrapping_add(arch::NOTED_AT)) as u32 };
+    if lives(number) { number } else { 0 }
+}
+
+/// What stands there; 0 where nothing can be read. A thread that was made may have ended, and given back the memory that
+/// its number or its descriptor was in: so the kernel is asked to read it.
+fn look(at: usize) -> usize {
+    let mut found: usize = 0;
+    let size = size_of::<usize>();
+    let (own, other): ([usize; 2], [usize; 2]) = ([&raw mut found as usize, size], [at, size]);
     let pid = lifecycle::registered_pid() as usize;
-    // SAFETY: writes the number, if there is one to read.
+    // SAFETY: writes the word, if there is one to read.
     unsafe {
         let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
         syscall(arch::SYS_PROCESS_VM_READV, [pid, own, 1, other, 1, 0]);
     }
-    if lives(number) { number } else { 0 }
+    found
 }
 
 /// Whether a thread of this process has this number.

@@ -24,6 +24,7 @@ use crate::limits;
 use crate::meeting::{Line, Place, Reply, Who};
 use crate::output::Output;
 use crate::record::{Outcome, Recording, Watch};
+use crate::signals::Signals;
 use crate::vigil;
 use crate::{Error, Launch};
 
@@ -143,6 +144,7 @@ pub fn join_count(
 /// # Errors
 /// When the job can't be counted.
 pub fn join_count_for_parent(joining: &JoiningCount) -> Result<Option<PathBuf>, Error> {
+    Signals::unblock();
     Ok(joining.meeting()?.reach(Who::Parent)?.ok().map(|(session, _)| session))
 }
 

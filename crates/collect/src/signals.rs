@@ -52,6 +52,16 @@ impl Signals {
         Ok(Signals(receiver))
     }
 
+    /// A program that has started us in its begin has all signals blocked for that moment, and so have we: lets them in.
+    pub(crate) fn unblock() {
+        // SAFETY: fills a set of our own, and changes this thread's mask alone.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const all, std::ptr::null_mut());
+        }
+    }
+
     /// In the child that is about to be the command: from here on signals end it, also those that came
     /// before there was a command, or that our handlers took since the fork.
     pub(crate) fn hand_over() {

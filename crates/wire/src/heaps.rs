@@ -106,16 +106,19 @@ impl Heaps {
         true
     }
 
-    /// This range is mapped no longer. (Where the table can't be had it stays.)
-    pub fn remove(&self, start: u64, end: u64) {
+    /// This range is mapped no longer; whether any of it was here. (Where the table can't be had it stays.)
+    pub fn remove(&self, start: u64, end: u64) -> bool {
         if !self.hold() {
-            return;
+            return false;
         }
-        let mut rest = None;
+        let (mut rest, mut is_changed) = (None, false);
         for [its_start, its_end] in &self.ranges {
             let (s, e) = (its_start.load(Relaxed), its_end.load(Relaxed));
+            if start >= e || end <= s {
+                continue;
+            }
+            is_changed = true;
             match (start <= s, end >= e) {
-                _ if start >= e || end <= s => {}
                 (true, true) => {
                     its_end.store(0, Release);
                     its_start.store(0, Release);
@@ -133,6 +136,7 @@ impl Heaps {
         if let Some((start, end)) = is_lost {
             self.elsewhere.fetch_add(end - start, Relaxed);
         }
+        is_changed
     }
 
     /// Takes over all that stands in another table.

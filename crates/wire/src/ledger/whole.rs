@@ -55,6 +55,11 @@ impl WholeStacks {
         })
     }
 
+    /// Bytes of all.
+    pub fn bytes(&self) -> u64 {
+        self.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+    }
+
     /// Takes out those whose threads are gone; their bytes, which the caller gives back.
     pub fn take_gone(&self, lives: impl Fn(u32) -> bool) -> u64 {
         let mut sum = 0;
@@ -67,7 +72,7 @@ impl WholeStacks {
             // Of two that look at once one gives them back.
             if stack.thread.compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
-                sum += bytes;
+                sum = u64::saturating_add(sum, bytes);
             }
         }
         sum
@@ -94,7 +99,7 @@ mod tests {
         assert_eq!((stacks.all().count(), stacks.take_gone(|_| false)), (0, 0));
         (0..3).for_each(|place| stacks.set(place, 10 + place as u32, 100 << place));
         stacks.release(3);
-        assert_eq!(stacks.all().map(|(_, bytes)| bytes).sum::<u64>(), 700);
+        assert_eq!(stacks.bytes(), 700);
         assert_eq!(stacks.take_gone(|thread| thread == 11), 500);
         assert_eq!((stacks.take_gone(|thread| thread == 11), stacks.claim()), (0, Some(0)));
         stacks.clear();

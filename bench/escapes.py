@@ -45,7 +45,7 @@ def binary():
     if os.environ.get("HEAPTAPE"):
         return os.environ["HEAPTAPE"]
     subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT, check=True)
-    return str(ROOT / "target/release/heaptape")
+    return str(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "heaptape")
 
 
 def ways():

@@ -154,11 +154,14 @@ impl Group {
     pub(crate) fn remove(&self) {
         let until = Instant::now() + PATIENCE;
         while self.pids().is_empty() {
+            // The group itself is the last.
+            let mut last = Ok(());
             for directory in below(&self.directory, DEPTH).iter().rev() {
-                let _ = fs::remove_dir(directory);
+                last = fs::remove_dir(directory);
             }
-            // Those that have just ended may still be on their way out.
-            if !self.directory.exists() || Instant::now() >= until {
+            // Those that have just ended may still be on their way out; nothing else passes by itself.
+            let is_busy = last.is_err_and(|error| error.kind() == ErrorKind::ResourceBusy);
+            if !is_busy || Instant::now() >= until {
                 return;
             }
             std::thread::sleep(MOMENT);

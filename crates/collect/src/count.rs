@@ -329,7 +329,8 @@ impl<'a> Counted<'a> {
         while recorder.ended.is_none() && is_left(self) && !signals.ask_for_the_end() {
             if !std::mem::replace(&mut is_told, true) {
                 let group = self.enclosure.as_ref().and_then(Enclosure::group);
-                self.watch.waiting(&group.map(Group::pids).unwrap_or_default());
+                let pids = group.map(Group::pids).unwrap_or_default();
+                self.waiting(&pids);
             }
             if recorder.go_on(recorder.root).is_none() {
                 return;

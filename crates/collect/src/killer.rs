@@ -4,6 +4,7 @@
 //! processes that ended by SIGKILL it is told whose doing that was; nothing is guessed.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use heaptape_ledger::{Felled, Job, Kernel, Kills, Line, Moment, Victim};
@@ -143,8 +144,8 @@ fn victims(places: &[usize], root: Option<(u32, Exit)>, job: &Job) -> Vec<Victim
 
 /// A process's name as the kernel has it, unless the process has changed it.
 fn name(victim: &Victim) -> Option<String> {
-    let file = Path::new(victim.command.first()?).file_name()?.to_string_lossy().into_owned();
-    Some(file.chars().take(NAME).collect())
+    let file = Path::new(victim.command.first()?).file_name()?.as_bytes();
+    Some(String::from_utf8_lossy(&file[..file.len().min(NAME)]).into_owned())
 }
 
 #[cfg(test)]

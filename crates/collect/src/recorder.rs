@@ -270,7 +270,8 @@ impl Recorder {
 
     /// Sleeps until something may have happened: two milliseconds, in which no program fills all the
     /// chunks that are kept at hand, or until a process ends. The processes of a counted job fill hardly any,
-    /// and need nobody while they go on as they are.
+    /// and need nobody while they go on as they are: five milliseconds, and twenty once there was nothing to do for
+    /// twenty rounds.
     pub(crate) fn rest(&self, idle: u32) {
         let milliseconds = match self.counter {
             Some(_) if idle < 20 => 5,

@@ -128,7 +128,8 @@ fn beyond_data(
     touched: impl Fn(u64, u64) -> Option<u64>,
 ) -> u64 {
     let Some(end) = end else { return 0 };
-    let from = end.max(region.mapping.start).next_multiple_of(PAGE);
+    // A program may have written anything there.
+    let from = end.clamp(region.mapping.start, region.mapping.end).next_multiple_of(PAGE);
     if from >= region.mapping.end {
         return 0;
     }
@@ -209,7 +210,13 @@ mod tests {
     #[test]
     fn what_lies_behind_the_break_of_glibc_is_no_heap() {
         let text = mapping("10000-50000 rw-p 0 00:00 0 [heap]", 200, 200, "rd wr ac");
-        for (end, other) in [(None, 0), (Some(0x50000), 0), (Some(0), 128), (Some(0x2ff01), 64)] {
+        for (end, other) in [
+            (None, 0),
+            (Some(0x50000), 0),
+            (Some(0), 128),
+            (Some(0x2ff01), 64),
+            (Some(u64::MAX), 0),
+        ] {
             let found = seen(&text, &[], end);
             assert_eq!((found.heap >> 10, found.other >> 10), (200 - other, other));
         }

@@ -77,7 +77,7 @@ impl Books<'_> {
     fn beside(self) -> u64 {
         let row = |kind: Kind| self.account.charged[kind as usize].load(Ordering::Acquire);
         let starting = row(Kind::MpiRuntime).saturating_sub(self.account.apart());
-        let stacks = self.account.stacks.all().map(|(_, bytes)| bytes).sum();
+        let stacks = self.account.stacks.bytes();
         let elsewhere = self.account.heaps.elsewhere();
         let others = [self.account.inherited(), elsewhere, stacks, self.account.moving()];
         let rows = [row(Kind::Mappings), row(Kind::Data), starting].into_iter().chain(others);

@@ -13,7 +13,7 @@ use crate::exit::{self, Exit};
 use crate::meeting::Line;
 use crate::signals::Signals;
 
-/// How often it is looked for signals.
+/// How often it is looked for signals, in milliseconds.
 const MOMENT: i64 = 20;
 
 /// The child that is to be the command.

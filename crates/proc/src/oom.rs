@@ -55,11 +55,6 @@ fn option<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     message[at..].split(',').next()
 }
 
-/// How many processes the kernel has killed for want of memory since it runs, on this machine.
-pub fn on_this_machine() -> Option<u64> {
-    count(&read::vmstat()?)
-}
-
 /// The counter in the text of `vmstat`.
 pub fn count(vmstat: &str) -> Option<u64> {
     vmstat.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())

@@ -48,15 +48,22 @@ pub fn smaps(pid: u32) -> Result<Vec<Region>, Error> {
 /// Bytes that are resident between two addresses, both of whole pages of `page_size` bytes.
 pub fn present(pid: u32, start: u64, end: u64, page_size: u64) -> Result<u64, Error> {
     const ENTRY: u64 = 8;
+    const AT_ONCE: u64 = 8192;
     const PRESENT: u8 = 0x80;
     let page_size = page_size.max(1);
-    let pages = end.saturating_sub(start) / page_size;
     let failed = |source| error(pid, "pagemap", source);
     let file = fs::File::open(path(pid, "pagemap")).map_err(failed)?;
-    let mut entries = vec![0; usize::try_from(pages * ENTRY).unwrap_or(0)];
-    file.read_exact_at(&mut entries, start / page_size * ENTRY).map_err(failed)?;
     let is_there = |entry: &&[u8]| entry.last().is_some_and(|last| last & PRESENT != 0);
-    Ok(entries.chunks(ENTRY as usize).filter(is_there).count() as u64 * page_size)
+    let (mut next, last, mut there) = (start / page_size, end / page_size, 0);
+    let mut entries = vec![0; (AT_ONCE * ENTRY) as usize];
+    while next < last {
+        let count = (last - next).min(AT_ONCE);
+        let some = &mut entries[..(count * ENTRY) as usize];
+        file.read_exact_at(some, next * ENTRY).map_err(failed)?;
+        there += some.chunks(ENTRY as usize).filter(is_there).count() as u64;
+        next += count;
+    }
+    Ok(there * page_size)
 }
 
 /// A word of its memory.
@@ -220,11 +227,6 @@ pub fn sys(name: &str) -> Option<String> {
 /// `meminfo`.
 pub fn memory() -> Option<String> {
     fs::read_to_string("/proc/meminfo").ok()
-}
-
-/// `vmstat`.
-pub fn vmstat() -> Option<String> {
-    fs::read_to_string("/proc/vmstat").ok()
 }
 
 /// A file of this process.

@@ -73,12 +73,9 @@ impl Counter {
                 replaced.push(sampled.place);
             }
             if sampled.is_counted {
-                let row = &mut rows[sampled.place];
                 row.stacks.touch(seen.stacks, account, treasury, taken);
-                let whole =
-                    account.stacks.all().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
                 let charged = account.charged[Kind::Stacks as usize].load(Ordering::Relaxed);
-                let charged = charged.saturating_sub(whole);
+                let charged = charged.saturating_sub(account.stacks.bytes());
                 let beyond =
                     beyond.map(|beyond| beyond.saturating_add(seen.stacks.saturating_sub(charged)));
                 let before = std::mem::replace(&mut row.beyond, beyond);

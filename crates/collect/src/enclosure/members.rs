@@ -49,7 +49,7 @@ impl Members {
 
     /// Whom the kernel has killed, as far as that can be told: one of whom it says so, else the largest that is gone.
     pub(super) fn killed(&self, root: Option<(u32, Exit)>) -> Option<Who> {
-        const KILLED: Option<i32> = Some(9);
+        const KILLED: Option<i32> = Some(libc::SIGKILL);
         let was_killed = |&&pid: &&u32| {
             let is_root = root.is_some_and(|(root, exit)| root == pid && exit.signal == KILLED);
             is_root || exit::status(Some(pid), None).is_some_and(|exit| exit.signal == KILLED)

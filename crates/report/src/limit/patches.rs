@@ -15,6 +15,7 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     let mut sentences: Vec<String> =
         of(Patched::Libc).chain(of(Patched::Wrapper)).map(begin).collect();
     let mut by: Vec<&Option<String>> = of(Patched::Entry).map(|patch| &patch.by).collect();
+    by.sort_unstable();
     by.dedup();
     sentences.extend(by.into_iter().map(|by| {
         entries(by, &of(Patched::Entry).filter(|patch| patch.by == *by).collect::<Vec<_>>())

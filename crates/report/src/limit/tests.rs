@@ -338,11 +338,14 @@ fn refusals_are_told_beside_a_kill_by_the_kernel() {
 #[test]
 fn who_has_patched_what_and_what_that_means() {
     let ucm = Some("/usr/lib/libucm.so.0");
+    let other = Some("/usr/lib/libother.so");
     let patches = vec![
         patch(Patched::Libc, "/usr/lib/libc.so.6", ucm),
         patch(Patched::Wrapper, "/x/libheaptape.so", None),
         patch(Patched::Entry, "/usr/lib/liba.so", ucm),
+        patch(Patched::Entry, "/usr/lib/liba.so", other),
         patch(Patched::Entry, "/usr/lib/libb.so", ucm),
+        patch(Patched::Entry, "/usr/lib/libb.so", other),
     ];
     let seen = text(&Job { patches, ..job() }).replace('\n', " ");
     for words in [
@@ -351,6 +354,9 @@ fn who_has_patched_what_and_what_that_means() {
         "libucm.so.0 in 2 processes has changed the entries by which liba.so, libb.so call mmap, munmap: calls go there first",
     ] {
         assert!(seen.contains(words), "{words}: {seen}");
+    }
+    for who in ["libucm.so.0", "libother.so"] {
+        assert_eq!(seen.matches(&format!("{who} in 2 processes has changed")).count(), 1, "{seen}");
     }
     assert!(!text(&job()).contains("patched"));
 }

@@ -12,7 +12,7 @@ use heaptape_wire::note::{MAX_TEXT, NoteKind};
 use crate::arch::{self, syscall};
 use crate::data::Data;
 use crate::lifecycle::STATE;
-use crate::{counting, thread};
+use crate::{callstack, counting, thread};
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
@@ -163,6 +163,7 @@ impl Look {
     fn pass(&mut self, next: usize) {
         for (_, start) in LISTED.modules[..self.known].iter().take(next).skip(self.passed) {
             self.differs = true;
+            callstack::modules_gone();
             thread::note(NoteKind::ModuleGone, 0, &[start.load(Ordering::Relaxed)], &[]);
         }
         self.passed = self.passed.max(next);

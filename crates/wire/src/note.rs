@@ -66,11 +66,16 @@ pub enum NoteKind {
     ChildEnded = 27,
     /// A module of the list before is unloaded: lowest address.
     ModuleGone = 28,
+    /// A call stack that is new: its number, how it ends ([`crate::site::SiteEnd`]); text: its frames, innermost first,
+    /// 8 bytes each.
+    Site = 29,
+    /// Interpreted code that is new: its number, its first line; text: its file, a zero byte, its name.
+    Code = 30,
 }
 
 impl NoteKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [NoteKind; 28] = [
+    pub const ALL: [NoteKind; 30] = [
         NoteKind::Mmap,
         NoteKind::Munmap,
         NoteKind::Mremap,
@@ -99,6 +104,8 @@ impl NoteKind {
         NoteKind::Exit,
         NoteKind::ChildEnded,
         NoteKind::ModuleGone,
+        NoteKind::Site,
+        NoteKind::Code,
     ];
 
     /// The kind with this code, if there is one.
@@ -141,6 +148,8 @@ impl NoteKind {
             NoteKind::Exit => "exit",
             NoteKind::ChildEnded => "child_ended",
             NoteKind::ModuleGone => "module_gone",
+            NoteKind::Site => "site",
+            NoteKind::Code => "code",
         }
     }
 }

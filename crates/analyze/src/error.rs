@@ -70,6 +70,14 @@ pub enum Error {
     /// A suppression file is no text.
     #[error("It is a binary file, and no list of suppressions.")]
     NoSuppressions,
+    /// A line is no folded stack.
+    #[error(
+        "'{line}' is no folded stack: give frames between semicolons, a blank and bytes, or bytes/blocks."
+    )]
+    NotFolded {
+        /// What it says.
+        line: String,
+    },
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

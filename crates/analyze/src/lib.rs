@@ -30,6 +30,7 @@ pub mod moment;
 mod numbered;
 pub mod overview;
 pub mod processes;
+pub mod profile;
 pub mod sites;
 pub mod suppressions;
 pub mod survey;

@@ -62,7 +62,8 @@ impl Deeds {
         all
     }
 
-    fn join(&mut self, other: &Deeds) {
+    /// Takes in those of another site.
+    pub fn join(&mut self, other: &Deeds) {
         self.made.join(other.made);
         self.at_peak.join(other.at_peak);
         self.left.join(other.left);

@@ -35,6 +35,7 @@ pub mod sites;
 pub mod suppressions;
 pub mod survey;
 pub mod timeline;
+pub mod tree;
 
 pub use error::Error;
 pub use heaptape_tape::{

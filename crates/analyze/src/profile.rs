@@ -7,9 +7,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use hashbrown::{DefaultHashBuilder, HashTable};
 use heaptape_tape::ProcessNumber;
 
 use crate::Error;
@@ -133,14 +135,97 @@ pub struct Stack {
     pub deeds: Deeds,
 }
 
+impl Profile {
+    /// Keeps the stacks of which a frame is in `focus` and none in `ignore`, where those are given; what was made on
+    /// the others is given back.
+    pub fn select(&mut self, focus: Option<&Wanted<'_>>, ignore: Option<&Wanted<'_>>) -> Deeds {
+        let fits = |wanted: &Wanted<'_>| self.frames.iter().map(wanted).collect::<Vec<bool>>();
+        let (focus, ignore) = (focus.map(fits), ignore.map(fits));
+        let meets = |stack: &Stack, frames: &[bool]| {
+            stack.frames.iter().any(|frame| frames.get(frame.0 as usize) == Some(&true))
+        };
+        let mut others = Deeds::default();
+        self.stacks.retain(|stack| {
+            let is_kept = focus.as_ref().is_none_or(|frames| meets(stack, frames))
+                && !ignore.as_ref().is_some_and(|frames| meets(stack, frames));
+            if !is_kept {
+                others.join(&stack.deeds);
+            }
+            is_kept
+        });
+        others
+    }
+
+    /// What was made on all stacks.
+    pub fn deeds(&self) -> Deeds {
+        let mut all = Deeds::default();
+        self.stacks.iter().for_each(|stack| all.join(&stack.deeds));
+        all
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn frames_of<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
+        stack.frames.iter().filter_map(|number| self.frames.get(number.0 as usize))
+    }
+}
+
+/// Whether a frame is meant.
+pub type Wanted<'a> = dyn Fn(&Frame) -> bool + 'a;
+
+/// A figure of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// What lives at the peak.
+    Peak,
+    /// What lives at the end.
+    End,
+    /// What lives at the moment that was asked for.
+    Moment,
+    /// All that was made.
+    Total,
+    /// What was freed before its thread's next allocation.
+    Temporary,
+}
+
+impl Metric {
+    /// The figure of these deeds.
+    pub fn of(self, deeds: &Deeds) -> Load {
+        match self {
+            Metric::Peak => deeds.at_peak,
+            Metric::End => deeds.left,
+            Metric::Moment => deeds.at.first().copied().unwrap_or_default(),
+            Metric::Total => deeds.made,
+            Metric::Temporary => deeds.temporary,
+        }
+    }
+}
+
+/// What stacks are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// The figure.
+    pub metric: Metric,
+    /// Whether its blocks count, and not its bytes.
+    pub blocks: bool,
+}
+
+impl Measure {
+    /// How much of it is in a load.
+    pub fn weight(self, load: Load) -> u64 {
+        if self.blocks { load.blocks } else { load.bytes }
+    }
+}
+
 /// Takes stacks, and keeps one of each frame and of each stack: what is added to a known one is added up.
 #[derive(Debug, Default)]
 pub struct Builder {
     profile: Profile,
     /// By the frame, without its load bias.
     frames: HashMap<Frame, FrameNumber>,
-    /// By frames, process and thread: the place of the stack.
-    stacks: HashMap<(Box<[FrameNumber]>, Owner), usize>,
+    /// The places of the stacks, by their frames and owners.
+    stacks: HashTable<usize>,
+    owners: Vec<Owner>,
+    hasher: DefaultHashBuilder,
 }
 
 /// Whose stack it is, as far as stacks are kept apart by that.
@@ -173,15 +258,18 @@ impl Builder {
 
     /// Takes a stack; of one that is known, with this owner, the deeds are added up.
     pub fn stack(&mut self, stack: Stack, owner: Owner) {
-        match self.stacks.entry((stack.frames.as_slice().into(), owner)) {
-            Entry::Occupied(known) => {
-                self.profile.stacks[*known.get()].deeds.join(&stack.deeds);
-            }
-            Entry::Vacant(new) => {
-                new.insert(self.profile.stacks.len());
-                self.profile.stacks.push(stack);
-            }
+        let Builder { profile: Profile { stacks, .. }, owners, hasher, .. } = self;
+        let hash = hasher.hash_one((&stack.frames, owner));
+        let same = |&place: &usize| stacks[place].frames == stack.frames && owners[place] == owner;
+        if let Some(&place) = self.stacks.find(hash, same) {
+            stacks[place].deeds.join(&stack.deeds);
+            return;
         }
+        self.stacks.insert_unique(hash, stacks.len(), |&place| {
+            hasher.hash_one((&stacks[place].frames, owners[place]))
+        });
+        stacks.push(stack);
+        owners.push(owner);
     }
 
     /// All of it.
@@ -290,6 +378,29 @@ mod tests {
             |load| Frame { module: "/lib/libx.so".into(), offset: 8, load, ..Frame::named("f") };
         assert_eq!(builder.frame(at(0x1000)), builder.frame(at(0x2000)));
         assert_eq!(builder.finish().frames, [at(0x1000)]);
+    }
+
+    #[test]
+    fn stacks_can_be_selected_by_their_frames() {
+        let text = "main;a;x 1\nmain;b;x 2\nmain;b;y 4\nmain;c 8";
+        let left = |focus: Option<&str>, ignore: Option<&str>| {
+            let named = |name: Option<&str>| {
+                let name = name.map(str::to_owned);
+                move |frame: &Frame| name.as_deref() == Some(&*frame.function)
+            };
+            let (wanted, unwanted) = (named(focus), named(ignore));
+            let mut profile: Profile = text.parse().unwrap();
+            let others = profile.select(
+                focus.map(|_| &wanted as &Wanted<'_>),
+                ignore.map(|_| &unwanted as &Wanted<'_>),
+            );
+            assert_eq!(profile.deeds().made.bytes + others.made.bytes, 15);
+            profile.deeds().made.bytes
+        };
+        assert_eq!(left(None, None), 15);
+        assert_eq!(left(Some("b"), None), 6);
+        assert_eq!(left(Some("b"), Some("x")), 4);
+        assert_eq!(left(None, Some("main")), 0);
     }
 
     #[test]

@@ -78,6 +78,11 @@ pub enum Error {
         /// What it says.
         line: String,
     },
+    /// An index was given where there are several processes.
+    #[error(
+        "An index counts the calls of one process: choose one with --process, or give peak, end, or a time such as 12.5s."
+    )]
+    IndexOfSeveral,
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

@@ -80,6 +80,10 @@ impl Deeds {
 pub struct Site {
     /// Who.
     pub origin: Origin,
+    /// The index of the first event that was made there.
+    pub met: u64,
+    /// The thread, where threads are kept apart; else 0.
+    pub thread: u32,
     /// What.
     pub deeds: Deeds,
 }
@@ -88,6 +92,8 @@ pub struct Site {
 pub(crate) struct SiteTable<'a> {
     modules: &'a Modules,
     sites: Vec<Site>,
+    /// Where threads are kept apart: what stands for each caller in each thread in the place of the caller's number.
+    apart: Option<HashMap<(CallerNumber, u32), CallerNumber>>,
     /// Where the sites of each caller's number are: since which change of the modules, and which site.
     known: Vec<(u32, u32)>,
     /// Earlier sites of callers whose module changed.
@@ -103,11 +109,13 @@ const INHERITED: u32 = 0;
 const UNKNOWN: (u32, u32) = (u32::MAX, 0);
 
 impl<'a> SiteTable<'a> {
-    pub(crate) fn new(modules: &'a Modules, inherited: Load) -> SiteTable<'a> {
+    /// With `threads` each thread has its own sites.
+    pub(crate) fn new(modules: &'a Modules, inherited: Load, threads: bool) -> SiteTable<'a> {
         let deeds = Deeds { left: inherited, ..Deeds::default() };
         SiteTable {
             modules,
-            sites: vec![Site { origin: Origin::Inherited, deeds }],
+            sites: vec![Site { origin: Origin::Inherited, met: 0, thread: 0, deeds }],
+            apart: threads.then(HashMap::new),
             known: Vec::new(),
             earlier: HashMap::new(),
             changes: modules.changes(),
@@ -116,22 +124,32 @@ impl<'a> SiteTable<'a> {
         }
     }
 
+    /// What stands for who made a block.
+    #[inline]
+    fn row(&mut self, maker: Maker) -> CallerNumber {
+        let Some(apart) = &mut self.apart else { return maker.caller };
+        let next = CallerNumber(apart.len() as u32);
+        *apart.entry((maker.caller, maker.thread)).or_insert(next)
+    }
+
     /// The site of a caller in the event `index`; events come in order.
     #[inline]
-    pub(crate) fn here(&mut self, caller: CallerNumber, address: u64, index: u64) -> &mut Deeds {
+    pub(crate) fn here(&mut self, maker: Maker, address: u64, index: u64) -> &mut Deeds {
+        let caller = self.row(maker);
         while self.changes.get(self.passed as usize).is_some_and(|&change| change <= index) {
             self.passed += 1;
         }
         let site = match self.known.get(caller.0 as usize) {
             Some(&(since, site)) if since == self.passed => site,
-            _ => self.meet(caller, address, index),
+            _ => self.meet(caller, maker.thread, address, index),
         };
         &mut self.sites[site as usize].deeds
     }
 
     /// The caller is met for the first time, or for the first time since modules changed.
     #[cold]
-    fn meet(&mut self, caller: CallerNumber, address: u64, index: u64) -> u32 {
+    fn meet(&mut self, caller: CallerNumber, thread: u32, address: u64, index: u64) -> u32 {
+        let thread = if self.apart.is_some() { thread } else { 0 };
         let number = caller.0 as usize;
         if number >= self.known.len() {
             self.known.resize(number + 1, UNKNOWN);
@@ -142,7 +160,7 @@ impl<'a> SiteTable<'a> {
         let is_same = before != UNKNOWN && self.sites[before.1 as usize].origin == origin;
         let site = if is_same { before.1 } else { self.sites.len() as u32 };
         if !is_same {
-            self.sites.push(Site { origin, deeds: Deeds::default() });
+            self.sites.push(Site { origin, met: index, thread, deeds: Deeds::default() });
             if before != UNKNOWN {
                 self.earlier.entry(caller).or_default().push(before);
             }
@@ -155,7 +173,10 @@ impl<'a> SiteTable<'a> {
     #[inline]
     pub(crate) fn of_block(&mut self, maker: Option<Maker>, birth: Option<u64>) -> &mut Deeds {
         let site = match maker.zip(birth) {
-            Some((maker, birth)) => self.find(maker.caller, birth),
+            Some((maker, birth)) => {
+                let row = self.row(maker);
+                self.find(row, birth)
+            }
             None => INHERITED,
         };
         &mut self.sites[site as usize].deeds

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use heaptape_tape::{
-    Columns, Effect, Item, Lent, Mark, OldBlock, ProcessSummary, Release, Resolved, Tape,
+    Columns, Effect, Item, Lent, Maker, Mark, OldBlock, ProcessSummary, Release, Resolved, Tape,
 };
 
 use crate::Error;
@@ -33,6 +33,8 @@ pub struct Plan {
     /// Whether blocks that were inherited by fork count: with the process alone they do, in the sum of a job
     /// the parent's count already.
     pub inherited: bool,
+    /// Whether each thread has its own sites.
+    pub threads: bool,
 }
 
 /// Moments on one of the two axes.
@@ -279,7 +281,7 @@ impl<'a> Pass<'a> {
         };
         Pass {
             survey,
-            sites: SiteTable::new(modules, load),
+            sites: SiteTable::new(modules, load, plan.threads),
             threads: Numbered::default(),
             ahead: Ahead::new(&plan.moments),
             peak: plan.peak.unwrap_or(u64::MAX),
@@ -343,7 +345,8 @@ impl<'a> Pass<'a> {
         deeds.made.add(size);
         deeds.left.add(size);
         if let Some(caller) = resolved.caller {
-            let site = self.sites.here(caller, event.caller, resolved.index);
+            let maker = Maker { caller, thread };
+            let site = self.sites.here(maker, event.caller, resolved.index);
             site.made.add(size);
             site.left.add(size);
         }
@@ -397,7 +400,8 @@ impl<'a> Pass<'a> {
             let copied = event.size.min(old.size);
             reallocs.copied = reallocs.copied.saturating_add(copied);
             if let Some(caller) = resolved.caller {
-                let site = self.sites.here(caller, event.caller, resolved.index);
+                let maker = Maker { caller, thread: event.thread };
+                let site = self.sites.here(maker, event.caller, resolved.index);
                 site.copied = site.copied.saturating_add(copied);
             }
         }

@@ -1,0 +1,218 @@
+//! From a tape to a profile: what was made on each call stack of its processes, under the names of the calls.
+//!
+//! The figures come from the survey of each process, the places from its modules; functions are looked up by a
+//! [`Namer`], which is handed in, once for each place of a file.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use heaptape_tape::{ProcessSummary, Tape};
+
+use crate::callers::Callers;
+use crate::choice::Moment;
+use crate::modules::{Module, Modules, Place};
+use crate::profile::{Builder, Frame, FrameKind, FrameNumber, Owner, Profile, Stack};
+use crate::sites::{Origin, Site};
+use crate::survey::{self, Moments};
+use crate::{Error, account, moment};
+
+/// A function at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name, demangled; empty when it is not known.
+    pub name: Arc<str>,
+    /// The source file.
+    pub file: Option<Arc<str>>,
+    /// The line of the call in it.
+    pub line: Option<u32>,
+}
+
+/// Tells which functions are at a place.
+pub trait Namer {
+    /// Those at a return address, the innermost first: all but the last are inlined into the next one. None when
+    /// nothing is known.
+    fn functions(&mut self, place: &Place) -> Vec<Function>;
+}
+
+/// What is asked of a tape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask {
+    /// A moment besides peak and end at which the live blocks are wanted.
+    pub moment: Option<Moment>,
+    /// Whether the same stack in two processes is two.
+    pub processes: bool,
+    /// Whether the same stack in two threads is two.
+    pub threads: bool,
+}
+
+impl Profile {
+    /// Reads all events of the chosen processes; of several, the peak is that of their sum. `progress` is told how many more have been read.
+    pub fn of_tape(
+        tape: &Tape,
+        chosen: &[&ProcessSummary],
+        callers: &mut Callers<'_>,
+        ask: &Ask,
+        namer: &mut dyn Namer,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Profile, Error> {
+        let header = &tape.summary().header;
+        let duration = account::span_of(tape, chosen)?;
+        let command = chosen.first().map(|p| p.command.clone()).unwrap_or_default();
+        let mut gather = Gather {
+            builder: Builder::new(command, header.started, duration.end - duration.start),
+            ask,
+            namer,
+            known: HashMap::new(),
+            held: HashMap::new(),
+        };
+        let peaks = account::peaks(tape, chosen, progress)?;
+        for (process, peak) in chosen.iter().zip(peaks) {
+            let plan = survey::Plan {
+                moments: moments(tape, chosen, ask.moment)?,
+                peak,
+                time: process.started..process.started.saturating_add(1),
+                steps: 1,
+                inherited: chosen.len() == 1,
+                threads: ask.threads,
+            };
+            let modules = callers.modules(process.number)?;
+            let survey = survey::of(tape, process, modules, &plan, progress)?;
+            gather.add(process, modules, survey.sites);
+        }
+        Ok(gather.builder.finish())
+    }
+
+    /// How many events [`Profile::of_tape`] reads in all.
+    pub fn reads(chosen: &[&ProcessSummary]) -> u64 {
+        account::Account::reads(chosen)
+    }
+}
+
+fn moments(
+    tape: &Tape,
+    chosen: &[&ProcessSummary],
+    moment: Option<Moment>,
+) -> Result<Moments, Error> {
+    Ok(match (moment, chosen) {
+        (None | Some(Moment::Peak | Moment::End), _) => Moments::Events(Vec::new()),
+        (Some(moment), [process]) => {
+            Moments::Events(vec![moment::events_made(tape, process, moment)?])
+        }
+        (Some(Moment::Millis(time)), _) => Moments::Millis(vec![time]),
+        (Some(Moment::Index(_)), _) => return Err(Error::IndexOfSeveral),
+    })
+}
+
+/// A profile under way.
+struct Gather<'a> {
+    builder: Builder,
+    ask: &'a Ask,
+    namer: &'a mut dyn Namer,
+    /// The frames of a place, innermost first, by the module's address in memory and the offset in it.
+    known: HashMap<(*const Module, u64), Box<[FrameNumber]>>,
+    /// Those that `known` has an address of: held, their addresses become no other's.
+    held: HashMap<*const Module, Held>,
+}
+
+/// A module with what its frames say of it.
+#[derive(Clone)]
+struct Held {
+    _module: Arc<Module>,
+    path: Arc<str>,
+    build_id: Arc<[u8]>,
+}
+
+impl Held {
+    fn of(module: &Arc<Module>) -> Held {
+        let (path, build_id) = (module.path.as_str().into(), module.build_id.as_slice().into());
+        Held { _module: Arc::clone(module), path, build_id }
+    }
+}
+
+impl Gather<'_> {
+    fn add(&mut self, process: &ProcessSummary, modules: &Modules, sites: Vec<Site>) {
+        let Ask { processes, threads, .. } = *self.ask;
+        for site in sites {
+            let frames = self.frames(&site, modules);
+            let stack = Stack {
+                frames,
+                process: process.number,
+                rank: process.rank,
+                thread: site.thread,
+                deeds: site.deeds,
+            };
+            // A thread's number is one of its process.
+            let owner = Owner {
+                process: (processes || threads).then_some(process.number),
+                thread: threads.then_some(site.thread),
+            };
+            self.builder.stack(stack, owner);
+        }
+    }
+
+    fn frames(&mut self, site: &Site, _modules: &Modules) -> Vec<FrameNumber> {
+        let Origin::Caller { address, place } = &site.origin else {
+            let kind = FrameKind::Unknown;
+            return vec![self.builder.frame(Frame { kind, ..Frame::named(INHERITED) })];
+        };
+        let mut frames = Vec::new();
+        self.push(*address, place.as_ref(), &mut frames);
+        frames
+    }
+
+    /// Adds the frames at a return address.
+    fn push(&mut self, address: u64, place: Option<&Place>, to: &mut Vec<FrameNumber>) {
+        let Some(place) = place else {
+            let name = if address == 0 { NO_CALLER } else { "" };
+            let frame = Frame { kind: FrameKind::Unknown, offset: address, ..Frame::named(name) };
+            to.push(self.builder.frame(frame));
+            return;
+        };
+        let at = (Arc::as_ptr(&place.module), place.offset);
+        if let Some(known) = self.known.get(&at) {
+            to.extend_from_slice(known);
+            return;
+        }
+        let frames = self.name(place);
+        to.extend_from_slice(&frames);
+        self.known.insert(at, frames);
+    }
+
+    fn name(&mut self, place: &Place) -> Box<[FrameNumber]> {
+        let module = &place.module;
+        let held = self.held.entry(Arc::as_ptr(module)).or_insert_with(|| Held::of(module));
+        let frame = |function: Option<Function>, kind| {
+            let (name, file, line) =
+                function.map_or((Arc::default(), None, None), |f| (f.name, f.file, f.line));
+            Frame {
+                kind,
+                function: name,
+                module: Arc::clone(&held.path),
+                build_id: Arc::clone(&held.build_id),
+                file,
+                line,
+                offset: place.offset,
+                load: module.bias,
+            }
+        };
+        let functions = self.namer.functions(place);
+        let outermost = functions.len().saturating_sub(1);
+        let mut frames: Vec<Frame> = functions
+            .into_iter()
+            .enumerate()
+            .map(|(n, function)| {
+                let kind = if n < outermost { FrameKind::Inlined } else { FrameKind::Native };
+                frame(Some(function), kind)
+            })
+            .collect();
+        if frames.is_empty() {
+            frames.push(frame(None, FrameKind::Native));
+        }
+        frames.into_iter().map(|frame| self.builder.frame(frame)).collect()
+    }
+}
+
+/// What stands for blocks that a process began with.
+const INHERITED: &str = "(inherited by fork)";
+/// What stands where no caller was taken down.
+const NO_CALLER: &str = "(no caller known)";

@@ -13,7 +13,7 @@ use heaptape_tape::ProcessNumber;
 
 use crate::profile::{FrameNumber, Measure, Profile, Stack};
 use crate::sites::Deeds;
-use crate::tree::Functions;
+use crate::tree::{Functions, Grain};
 
 /// What stacks are added up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ fn added_up(
 }
 
 fn functions(profile: &Profile, measure: Measure) -> Vec<Row> {
-    let functions = Functions::of(profile, false);
+    let functions = Functions::of(profile, Grain::Function);
     let mut growing = Growing::new(profile, measure);
     // The last stack that each function was met on.
     let mut met = vec![usize::MAX; functions.first.len()];

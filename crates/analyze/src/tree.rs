@@ -18,8 +18,8 @@ pub struct Plan {
     pub measure: Measure,
     /// Whether it begins with the innermost calls, and goes on to who called them.
     pub reverse: bool,
-    /// Whether two lines of a function are two nodes.
-    pub lines: bool,
+    /// What is one node.
+    pub grain: Grain,
     /// Nodes with a smaller part of the whole are folded.
     pub least: f64,
     /// Nodes deeper than this are folded.
@@ -142,7 +142,7 @@ struct Growing<'a> {
 
 impl<'a> Growing<'a> {
     fn new(profile: &'a Profile, plan: &'a Plan) -> Growing<'a> {
-        let functions = Functions::of(profile, plan.lines);
+        let functions = Functions::of(profile, plan.grain);
         let whole = plan.measure.weight(plan.whole);
         // More than nothing is never folded for being too little of nothing.
         let least = ((whole as f64 * plan.least).ceil() as u64).max(1);
@@ -238,6 +238,17 @@ impl<'a> Growing<'a> {
     }
 }
 
+/// What frames have in common that are taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// The function.
+    Function,
+    /// The function, but of Python the line: a function there may be a whole program.
+    PythonLine,
+    /// The line.
+    Line,
+}
+
 /// Which frames are the same function.
 pub struct Functions {
     /// By the frame's number.
@@ -254,13 +265,14 @@ enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    fn of(frame: &'a Frame, lines: bool) -> Identity<'a> {
+    fn of(frame: &'a Frame, grain: Grain) -> Identity<'a> {
         let Frame { kind, module, offset, .. } = frame;
         if frame.function.is_empty() {
             return Identity::Unnamed { kind: *kind, module, offset: *offset };
         }
         let file = frame.file.as_deref().unwrap_or_default();
         let is_python = *kind == FrameKind::Python;
+        let lines = grain == Grain::Line || grain == Grain::PythonLine && is_python;
         Identity::Named {
             is_python,
             name: &frame.function,
@@ -272,12 +284,12 @@ impl<'a> Identity<'a> {
 }
 
 impl Functions {
-    /// Those of a profile; with `lines` each line of a function is one of its own.
-    pub fn of(profile: &Profile, lines: bool) -> Functions {
+    /// Those of a profile, or each line of them.
+    pub fn of(profile: &Profile, grain: Grain) -> Functions {
         let mut known: HashMap<Identity<'_>, u32> = HashMap::new();
         let (mut of, mut first) = (Vec::with_capacity(profile.frames.len()), Vec::new());
         for (number, frame) in (0..).zip(&profile.frames) {
-            let function = *known.entry(Identity::of(frame, lines)).or_insert_with(|| {
+            let function = *known.entry(Identity::of(frame, grain)).or_insert_with(|| {
                 first.push(FrameNumber(number));
                 first.len() as u32 - 1
             });
@@ -301,7 +313,7 @@ mod tests {
     const PLAN: Plan = Plan {
         measure: Measure { metric: Metric::Total, blocks: false },
         reverse: false,
-        lines: false,
+        grain: Grain::Function,
         least: 0.0,
         depth: usize::MAX,
         most: usize::MAX,
@@ -403,7 +415,7 @@ mod tests {
         let text = "main (a.py:1);f (a.py:7) 10\nmain (a.py:2);f (a.py:7) 20\nmain (b.py:1) 5";
         let (_, lines) = tree(text, PLAN);
         assert_eq!(lines, ["main 30 0", " f 30 30", "main 5 5"]);
-        let (_, lines) = tree(text, Plan { lines: true, ..PLAN });
+        let (_, lines) = tree(text, Plan { grain: Grain::PythonLine, ..PLAN });
         assert_eq!(lines, ["main 20 0", " f 20 20", "main 10 0", " f 10 10", "main 5 5"]);
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use hashbrown::HashMap;
+use heaptape_analyze::gather::{Function, Namer};
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_proc::read;
 use heaptape_symbols::{ModuleId, Search};
@@ -46,5 +47,14 @@ impl Names {
         place.function = name.map(|name| Arc::clone(&name.function));
         self.held.entry(at).or_insert_with(|| Arc::clone(&place.module));
         self.known.insert((at, place.offset), place.function.clone());
+    }
+}
+
+impl Namer for Names {
+    fn functions(&mut self, place: &Place) -> Vec<Function> {
+        let mut place = Some(place.clone());
+        self.complete(&mut place);
+        let name = place.and_then(|place| place.function);
+        name.map(|name| Function { name, file: None, line: None }).into_iter().collect()
     }
 }

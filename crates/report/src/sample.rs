@@ -34,6 +34,7 @@ pub(crate) fn process() -> ProcessSummary {
         peak_at: 1000,
         end_requested: 2048,
         end_blocks: 7,
+        sites: SiteCounts::default(),
     }
 }
 

@@ -75,6 +75,9 @@ pub fn end() {
 
 /// Modules were unloaded.
 pub fn modules_gone() {
+    if DEPTH.load(Ordering::Relaxed) != 0 {
+        region().rules.forget();
+    }
     GENERATION.fetch_add(1, Ordering::Relaxed);
     EPOCH.fetch_add(1, Ordering::Relaxed);
 }

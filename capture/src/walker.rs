@@ -25,6 +25,9 @@ const BEYOND: usize = 32;
 /// Frames that are kept.
 const KEPT: usize = MAX_DEPTH + 2 * BEYOND;
 
+/// Sites that a thread finds again by itself.
+const MET: usize = 128;
+
 /// A frame, as its callee left it: with the return address in place.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -109,8 +112,8 @@ pub struct Walker {
     end: Cell<SiteEnd>,
     /// The hash and the count of what was further out than the last one, and is not kept.
     base: Cell<(u64, u32)>,
-    /// The last site, and its number.
-    last: Cell<(u64, u32)>,
+    /// Sites that were met lately, and their numbers, by a part of their names.
+    met: [Cell<(u64, u32)>; MET],
     reach: Reach,
     frames: [Cell<Frame>; KEPT],
     /// Frames that are new, innermost first.
@@ -156,7 +159,7 @@ impl Walker {
         self.epoch.set(epoch());
         self.tid.set(tid);
         self.reach.forget();
-        self.last.set((0, 0));
+        self.met.iter().for_each(|met| met.set((0, 0)));
         self.clear();
     }
 
@@ -177,8 +180,8 @@ impl Walker {
             return None;
         }
         let name = self.name(depth);
-        let number =
-            if self.last.get().0 == name { self.last.get().1 } else { self.find(name, depth) };
+        let (met, number) = self.met[name as usize % MET].get();
+        let number = if met == name { number } else { self.find(name, depth) };
         if !keeps {
             self.clear();
         }
@@ -188,7 +191,7 @@ impl Walker {
     #[inline(never)]
     fn find(&self, name: u64, depth: usize) -> u32 {
         let number = region().sites.number(name, |number| self.define(number, depth));
-        self.last.set((name, number));
+        self.met[name as usize % MET].set((name, number));
         number
     }
 
@@ -262,7 +265,7 @@ impl Walker {
     /// One step outwards from a frame. (That it restores the register is noted in the frame.)
     #[inline(always)]
     fn step(&self, frame: &mut Frame) -> Step {
-        let rule = region().rules.of(frame.address, generation());
+        let rule = region().rules.of(frame.address);
         let (cfa, bp) = match rule {
             Rule::Frame { cfa, bp } => (cfa, bp),
             Rule::End => return Step::End(SiteEnd::Outermost),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use heaptape_tape::{ProcessSummary, Tape};
+use heaptape_tape::{ProcessSummary, SiteEnd, Sites, Tape, interpreted_of};
 
 use crate::callers::Callers;
 use crate::choice::Moment;
@@ -43,6 +43,8 @@ pub struct Ask {
     pub processes: bool,
     /// Whether the same stack in two threads is two.
     pub threads: bool,
+    /// Whether the interpreter's own calls are kept where lines of Python stand for them.
+    pub raw: bool,
 }
 
 impl Profile {
@@ -64,6 +66,7 @@ impl Profile {
             namer,
             known: HashMap::new(),
             held: HashMap::new(),
+            addresses: HashMap::new(),
         };
         let peaks = account::peaks(tape, chosen, progress)?;
         for (process, peak) in chosen.iter().zip(peaks) {
@@ -77,7 +80,9 @@ impl Profile {
             };
             let modules = callers.modules(process.number)?;
             let survey = survey::of(tape, process, modules, &plan, progress)?;
-            gather.add(process, modules, survey.sites);
+            let own =
+                Own { modules, changes: modules.changes(), stacks: tape.sites(process.number)? };
+            gather.add(process, &own, survey.sites);
         }
         Ok(gather.builder.finish())
     }
@@ -112,6 +117,16 @@ struct Gather<'a> {
     known: HashMap<(*const Module, u64), Box<[FrameNumber]>>,
     /// Those that `known` has an address of: held, their addresses become no other's.
     held: HashMap<*const Module, Held>,
+    /// The same by the address in the process that is added, and how many changes of its modules were before.
+    addresses: HashMap<(u64, usize), Box<[FrameNumber]>>,
+}
+
+/// What makes frames of a process's addresses.
+struct Own<'a> {
+    modules: &'a Modules,
+    /// The indexes at which modules were unloaded.
+    changes: Vec<u64>,
+    stacks: Sites,
 }
 
 /// A module with what its frames say of it.
@@ -130,10 +145,11 @@ impl Held {
 }
 
 impl Gather<'_> {
-    fn add(&mut self, process: &ProcessSummary, modules: &Modules, sites: Vec<Site>) {
+    fn add(&mut self, process: &ProcessSummary, own: &Own<'_>, sites: Vec<Site>) {
         let Ask { processes, threads, .. } = *self.ask;
+        self.addresses.clear();
         for site in sites {
-            let frames = self.frames(&site, modules);
+            let frames = self.frames(&site, own);
             let stack = Stack {
                 frames,
                 process: process.number,
@@ -150,18 +166,87 @@ impl Gather<'_> {
         }
     }
 
-    fn frames(&mut self, site: &Site, _modules: &Modules) -> Vec<FrameNumber> {
-        let Origin::Caller { address, place } = &site.origin else {
-            let kind = FrameKind::Unknown;
-            return vec![self.builder.frame(Frame { kind, ..Frame::named(INHERITED) })];
-        };
+    fn frames(&mut self, site: &Site, own: &Own<'_>) -> Vec<FrameNumber> {
         let mut frames = Vec::new();
-        self.push(*address, place.as_ref(), &mut frames);
+        match (&site.origin, site.stack.and_then(|number| own.stacks.get(number))) {
+            (Origin::Inherited, _) => self.mark(INHERITED, FrameKind::Unknown, &mut frames),
+            (_, Some(stack)) => {
+                let passed = own.changes.partition_point(|&change| change <= site.met);
+                for &frame in &stack.frames {
+                    match interpreted_of(frame) {
+                        Some((code, line)) => frames.push(self.interpreted(own, code, line)),
+                        None => self.address(own, frame, (passed, site.met), &mut frames),
+                    }
+                }
+                if !self.ask.raw {
+                    self.fold_interpreter(&mut frames);
+                }
+                frames.truncate(DEEPEST);
+                self.end(stack.end, &mut frames);
+            }
+            (Origin::Caller { address, place }, None) => {
+                self.place(*address, place.as_ref(), &mut frames);
+            }
+        }
         frames
     }
 
+    /// A line that says something in the place of a call.
+    fn mark(&mut self, text: &str, kind: FrameKind, to: &mut Vec<FrameNumber>) {
+        to.push(self.builder.frame(Frame { kind, ..Frame::named(text) }));
+    }
+
+    /// How a stack ends that is not whole.
+    fn end(&mut self, end: SiteEnd, to: &mut Vec<FrameNumber>) {
+        match end {
+            SiteEnd::Outermost if to.is_empty() => self.mark(NO_CALLER, FrameKind::Unknown, to),
+            SiteEnd::Outermost => {}
+            SiteEnd::Depth => self.mark("(cut at the depth)", FrameKind::Cut, to),
+            SiteEnd::Foreign => self.mark("(code without unwinding rules)", FrameKind::Unknown, to),
+            SiteEnd::Unreadable => self.mark("(unreadable stack)", FrameKind::Unknown, to),
+        }
+    }
+
+    fn interpreted(&mut self, own: &Own<'_>, code: u32, line: u32) -> FrameNumber {
+        let code = own.stacks.code(code);
+        let function = code.map_or("(unknown code)", |code| &code.function);
+        let file = code.map(|code| Arc::from(code.file.as_str()));
+        let line = (line > 0).then_some(line);
+        let kind = FrameKind::Python;
+        self.builder.frame(Frame { kind, file, line, ..Frame::named(function) })
+    }
+
+    /// Leaves out the interpreter's own calls, if a line of Python is there.
+    fn fold_interpreter(&self, frames: &mut Vec<FrameNumber>) {
+        let frame = |number: FrameNumber| self.builder.get(number);
+        if frames.iter().any(|&number| frame(number).kind == FrameKind::Python) {
+            frames.retain(|&number| !is_interpreter(frame(number)));
+        }
+    }
+
+    /// Adds the frames at an address on a stack of the process, before the event `at.1` and after `at.0` changes of
+    /// its modules.
+    fn address(
+        &mut self,
+        own: &Own<'_>,
+        address: u64,
+        at: (usize, u64),
+        to: &mut Vec<FrameNumber>,
+    ) {
+        if let Some(known) = self.addresses.get(&(address, at.0)) {
+            to.extend_from_slice(known);
+            return;
+        }
+        let before = to.len();
+        // A call may be the last instruction of its module.
+        let place = own.modules.find(address.wrapping_sub(1), at.1);
+        let place = place.map(|place| Place { offset: place.offset.wrapping_add(1), ..place });
+        self.place(address, place.as_ref(), to);
+        self.addresses.insert((address, at.0), to[before..].into());
+    }
+
     /// Adds the frames at a return address.
-    fn push(&mut self, address: u64, place: Option<&Place>, to: &mut Vec<FrameNumber>) {
+    fn place(&mut self, address: u64, place: Option<&Place>, to: &mut Vec<FrameNumber>) {
         let Some(place) = place else {
             let name = if address == 0 { NO_CALLER } else { "" };
             let frame = Frame { kind: FrameKind::Unknown, offset: address, ..Frame::named(name) };
@@ -212,6 +297,15 @@ impl Gather<'_> {
     }
 }
 
+/// Whether a call is one of the Python interpreter's own.
+fn is_interpreter(frame: &Frame) -> bool {
+    let is_native = matches!(frame.kind, FrameKind::Native | FrameKind::Inlined);
+    let name = frame.module_name();
+    is_native && (name.starts_with("libpython") || name.starts_with("python"))
+}
+
+/// Frames of a stack that are kept, those of inlined functions counted.
+const DEEPEST: usize = 1024;
 /// What stands for blocks that a process began with.
 const INHERITED: &str = "(inherited by fork)";
 /// What stands where no caller was taken down.

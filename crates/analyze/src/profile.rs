@@ -256,6 +256,11 @@ impl Builder {
         }
     }
 
+    /// The frame with a number that was given out.
+    pub(crate) fn get(&self, number: FrameNumber) -> &Frame {
+        &self.profile.frames[number.0 as usize]
+    }
+
     /// Takes a stack; of one that is known, with this owner, the deeds are added up.
     pub fn stack(&mut self, stack: Stack, owner: Owner) {
         let Builder { profile: Profile { stacks, .. }, owners, hasher, .. } = self;

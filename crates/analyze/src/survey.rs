@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use heaptape_tape::{
-    Columns, Effect, Item, Lent, Maker, Mark, OldBlock, ProcessSummary, Release, Resolved, Tape,
+    Columns, Effect, Item, Lent, Maker, Mark, OldBlock, ProcessSummary, Release, Resolved, Sites,
+    Tape,
 };
 
 use crate::Error;
@@ -153,7 +154,10 @@ pub fn of(
 ) -> Result<Survey, Error> {
     const TOLD: u64 = 1 << 14;
     let inherited = inherited(tape, process, plan)?;
-    let mut pass = Pass::new(process, modules, plan, inherited);
+    // Without changes an address means the same from the first to the last.
+    let can_change = process.sites.sites > 0 && !modules.changes().is_empty();
+    let stacks = if can_change { tape.sites(process.number)? } else { Sites::default() };
+    let mut pass = Pass::new(process, modules, stacks, plan, inherited);
     let columns = Columns { slack: true, caller: true, time: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     let mut told = 0;
@@ -251,6 +255,7 @@ impl<'a> Pass<'a> {
     fn new(
         process: &ProcessSummary,
         modules: &'a Modules,
+        stacks: Sites,
         plan: &'a Plan,
         inherited: Vec<u64>,
     ) -> Pass<'a> {
@@ -281,7 +286,7 @@ impl<'a> Pass<'a> {
         };
         Pass {
             survey,
-            sites: SiteTable::new(modules, load, plan.threads),
+            sites: SiteTable::new(modules, stacks, load, plan.threads),
             threads: Numbered::default(),
             ahead: Ahead::new(&plan.moments),
             peak: plan.peak.unwrap_or(u64::MAX),
@@ -346,7 +351,7 @@ impl<'a> Pass<'a> {
         deeds.left.add(size);
         if let Some(caller) = resolved.caller {
             let maker = Maker { caller, thread };
-            let site = self.sites.here(maker, event.caller, resolved.index);
+            let site = self.sites.here(maker, resolved);
             site.made.add(size);
             site.left.add(size);
         }
@@ -401,7 +406,7 @@ impl<'a> Pass<'a> {
             reallocs.copied = reallocs.copied.saturating_add(copied);
             if let Some(caller) = resolved.caller {
                 let maker = Maker { caller, thread: event.thread };
-                let site = self.sites.here(maker, event.caller, resolved.index);
+                let site = self.sites.here(maker, resolved);
                 site.copied = site.copied.saturating_add(copied);
             }
         }

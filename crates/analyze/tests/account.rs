@@ -367,7 +367,7 @@ fn profile_agrees(tape: &Tape, which: &[usize], account: &Account) {
     let ends: u64 = account.parts.iter().map(|part| part.process.ended.unwrap_or(0)).max().unwrap();
     let at = Some(Moment::Millis(ends));
     for (processes, threads) in [(false, false), (true, false), (false, true)] {
-        let profile = profile(tape, which, Ask { moment: at, processes, threads });
+        let profile = profile(tape, which, Ask { moment: at, processes, threads, raw: false });
         let deeds = profile.deeds();
         assert_eq!(deeds.made, sum.made);
         assert_eq!(deeds.left, sum.left);

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use heaptape_analyze::gather::{Function, Namer};
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_proc::read;
-use heaptape_symbols::{ModuleId, Search};
+use heaptape_symbols::{Frame, ModuleId, Search};
 use heaptape_tape::Tape;
 
 use crate::args::Sysroot;
@@ -52,9 +52,13 @@ impl Names {
 
 impl Namer for Names {
     fn functions(&mut self, place: &Place) -> Vec<Function> {
-        let mut place = Some(place.clone());
-        self.complete(&mut place);
-        let name = place.and_then(|place| place.function);
-        name.map(|name| Function { name, file: None, line: None }).into_iter().collect()
+        let (path, build_id) = (place.module.path.clone(), place.module.build_id.clone());
+        let frames = self.files.frames(&ModuleId { path, build_id }, place.offset);
+        let function = |frame: &Frame| Function {
+            name: Arc::clone(&frame.function),
+            file: frame.file.clone(),
+            line: frame.line,
+        };
+        frames.iter().map(function).collect()
     }
 }

@@ -33,7 +33,8 @@ impl Split {
         load: &SplitDwarfLoad<Piece>,
         missing: &mut Vec<String>,
     ) -> Option<Arc<Dwarf<Piece>>> {
-        let text = |piece: &Option<Piece>| Some(piece.as_ref()?.to_string_lossy().ok()?.into_owned());
+        let text =
+            |piece: &Option<Piece>| Some(piece.as_ref()?.to_string_lossy().ok()?.into_owned());
         let (folder, name) = (text(&load.comp_dir).unwrap_or_default(), text(&load.path)?);
         let found = self.packed(load).or_else(|| self.alone(load, &folder, &name));
         if found.is_none() {

@@ -108,6 +108,9 @@ pub(crate) struct Selection {
     /// No stacks with a call that matches
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub(crate) ignore: Option<Regex>,
+    /// Show the calls of the Python interpreter too, where lines of Python stand for them
+    #[arg(long)]
+    pub(crate) raw_frames: bool,
 }
 
 /// What a tree is measured by.

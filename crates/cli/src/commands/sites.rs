@@ -31,6 +31,7 @@ pub(crate) fn run(args: &args::Sites, terminal: &Terminal) -> Result<ExitCode> {
         moment: args.at,
         processes: matches!(args.by, args::SitesBy::Process | args::SitesBy::Rank),
         threads: args.by == args::SitesBy::Thread,
+        raw: false,
     };
     let measure = measure(args.sort);
     let stacks =

@@ -36,6 +36,7 @@ pub(super) fn read<'a>(
     sysroot: &Sysroot,
     terminal: &Terminal,
 ) -> Result<Stacks<'a>> {
+    let ask = Ask { raw: selection.raw_frames, ..ask };
     let context = || name.to_owned();
     let chosen = heaptape_analyze::processes::all(tape.summary(), selection.process)
         .with_context(context)?;
@@ -63,7 +64,7 @@ impl Stacks<'_> {
             tape: self.name,
             complete: self.tape.summary().complete,
             processes: &self.chosen,
-            has_stacks: false,
+            has_stacks: self.chosen.iter().any(|process| process.sites.sites > 0),
             profile: &self.profile,
             measure: self.measure,
             moment: self.ask.moment,

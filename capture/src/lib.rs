@@ -35,6 +35,7 @@ mod data;
 mod early;
 mod environment;
 mod exec;
+mod executable;
 mod filter;
 mod following;
 mod forks;

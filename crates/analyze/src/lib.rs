@@ -38,5 +38,6 @@ pub mod timeline;
 pub use error::Error;
 pub use heaptape_tape::{
     Call, CallCounts, CallerNumber, Effect, Ended, Header, LiveBlock, Note, NoteKind, Placement,
-    ProcessNumber, ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
+    ProcessNumber, ProcessSummary, Release, Resolved, Sample, SiteCounts, Summary, Uncovered,
+    Verdict,
 };

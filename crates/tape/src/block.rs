@@ -3,6 +3,7 @@
 //! The writer fills a [`RawBlock`]; [`RawBlock::pack`] makes streams of it, which the reader's
 //! `UnpackedBlock` reads back.
 
+use crate::callers::CallerNames;
 use crate::column::{Column, Packer, delta};
 use crate::field::FieldWriter;
 use crate::numbers::Numbers;
@@ -67,7 +68,7 @@ pub(crate) struct RawBlock {
     pub(crate) addresses: Numbers,
     /// Codes of [`Callers`](crate::callers::Callers), and the callers that they stand for.
     pub(crate) callers: Numbers,
-    pub(crate) caller_names: Numbers,
+    pub(crate) caller_names: CallerNames,
     pub(crate) threads: Runs,
     pub(crate) times: Runs,
     pub(crate) unknown: Numbers,
@@ -130,7 +131,8 @@ impl RawBlock {
         packer.numbers(Column::Slack, &self.slacks)?;
         packer.numbers(Column::Address, &self.addresses)?;
         packer.numbers(Column::Caller, &self.callers)?;
-        packer.numbers(Column::CallerName, &self.caller_names)?;
+        packer.numbers(Column::CallerName, &self.caller_names.names)?;
+        packer.numbers(Column::CallerAddress, &self.caller_names.addresses)?;
         packer.list(Column::Time, self.times.numbers(self.items()))
     }
 }

@@ -40,6 +40,13 @@ pub(crate) enum Column {
     Ended = 17,
     Pending = 18,
     Frames = 19,
+    CallerAddress = 20,
+    Branch = 21,
+    Added = 22,
+    Frame = 23,
+    FrameName = 24,
+    SiteEnd = 25,
+    Code = 26,
 }
 
 impl Column {

@@ -29,8 +29,7 @@ pub unsafe fn rule(header: usize, module: Range<usize>, pc: usize) -> Rule {
 unsafe fn find(header: usize, module: &Range<usize>, pc: usize) -> Option<Rule> {
     // SAFETY: as promised.
     let mut bytes = unsafe { Bytes::new(header, module) }?;
-    let [version, frames, count, table] =
-        [bytes.u8()?, bytes.u8()?, bytes.u8()?, bytes.u8()?];
+    let [version, frames, count, table] = [bytes.u8()?, bytes.u8()?, bytes.u8()?, bytes.u8()?];
     if version != 1 || table != TABLE {
         return None;
     }

@@ -37,7 +37,9 @@ impl Image {
     fn rule(&self, header: u64, pc: u64) -> Rule {
         let range = self.memory.as_ptr_range();
         // SAFETY: the memory is ours and readable.
-        unsafe { rule(self.place(header), range.start as usize..range.end as usize, self.place(pc)) }
+        unsafe {
+            rule(self.place(header), range.start as usize..range.end as usize, self.place(pc))
+        }
     }
 }
 
@@ -53,12 +55,14 @@ fn expected(
             _ => return unless_end(row),
         },
         CfaRule::Expression(e) => match expression(e).as_slice() {
-            [Operation::RegisterOffset { register: X86_64::RBP, offset, .. }, Operation::Deref { .. }] => {
-                Cfa::DerefBp(*offset as i32, 0)
-            }
-            [Operation::RegisterOffset { register: X86_64::RSP, offset, .. }, Operation::Deref { .. }] => {
-                Cfa::DerefSp(*offset as i32, 0)
-            }
+            [
+                Operation::RegisterOffset { register: X86_64::RBP, offset, .. },
+                Operation::Deref { .. },
+            ] => Cfa::DerefBp(*offset as i32, 0),
+            [
+                Operation::RegisterOffset { register: X86_64::RSP, offset, .. },
+                Operation::Deref { .. },
+            ] => Cfa::DerefSp(*offset as i32, 0),
             [
                 Operation::RegisterOffset { register, offset, .. },
                 Operation::Deref { .. },
@@ -89,7 +93,9 @@ fn expected(
         RegisterRule::SameValue | RegisterRule::Undefined => Bp::Same,
         RegisterRule::Offset(offset) => Bp::At(offset as i32),
         RegisterRule::Expression(e) => match expression(&e).as_slice() {
-            [Operation::RegisterOffset { register: X86_64::RBP, offset, .. }] => Bp::AtBp(*offset as i32),
+            [Operation::RegisterOffset { register: X86_64::RBP, offset, .. }] => {
+                Bp::AtBp(*offset as i32)
+            }
             _ => return None,
         },
         _ => return None,

@@ -21,7 +21,11 @@ pub const fn site_word(number: u32) -> u64 {
 /// The site that a caller's word means; `None` for an address.
 #[inline(always)]
 pub const fn site_of(word: u64) -> Option<u32> {
-    if word >> 47 == 1 && word & !(SITE_BIT | u32::MAX as u64) == 0 { Some(word as u32) } else { None }
+    if word >> 47 == 1 && word & !(SITE_BIT | u32::MAX as u64) == 0 {
+        Some(word as u32)
+    } else {
+        None
+    }
 }
 
 /// The frame of a line of interpreted code; line 0 is none.

@@ -39,6 +39,7 @@ const SPARE: usize = 64;
 /// Everything that is kept for stacks.
 #[repr(C, align(4096))]
 pub struct Region {
+    /// Call stacks, and code objects of Python, which have numbers out of the same row.
     pub sites: Sites,
     pub rules: Rules,
     spare: [Walker; SPARE],
@@ -72,6 +73,11 @@ pub fn begin() {
     if map() {
         DEPTH.store(depth, Ordering::Release);
     }
+}
+
+/// Whether stacks are wanted.
+pub fn is_on() -> bool {
+    DEPTH.load(Ordering::Relaxed) != 0
 }
 
 /// The process records no more.

@@ -58,6 +58,7 @@ mod operators;
 mod owner;
 mod pages;
 mod patience;
+mod python;
 mod reach;
 mod refusing;
 mod registering;

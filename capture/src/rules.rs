@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_unwind::{Bp, Cfa, Rule};
 
-use crate::callers;
+use crate::{callers, executable};
 
 /// Bits of an address, without those of its line's 64 bytes of code.
 const BLOCK_BITS: u32 = 41;
@@ -82,11 +82,14 @@ impl Rules {
 fn of_module(pc: usize) -> Rule {
     // Code that is in no module today may be tomorrow.
     let Some(found) = callers::find(pc) else { return Rule::Unknown };
-    if found.eh_frame == 0 {
-        return Rule::Unknown;
-    }
+    let extent = match found.start..found.end {
+        extent if extent.contains(&found.eh_frame) => extent,
+        // Of an executable with gaps between its segments the loader names the one with the code alone.
+        _ if found.is_executable() => executable::extent(),
+        _ => return Rule::Unknown,
+    };
     // SAFETY: the loader's extent of a module that has code on a stack, and so stays mapped.
-    match unsafe { heaptape_unwind::rule(found.eh_frame, found.start..found.end, pc) } {
+    match unsafe { heaptape_unwind::rule(found.eh_frame, extent, pc) } {
         // The first instructions of a program are the loader's, which calls nobody its caller.
         Rule::Unknown if callers::is_loader(&found) => Rule::End,
         rule => rule,

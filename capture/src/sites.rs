@@ -24,7 +24,7 @@ pub struct Sites {
     tiny: [Line; 1 << 10],
     small: [Line; 1 << 13],
     medium: [Line; 1 << 16],
-    large: [Line; 1 << 19],
+    large: [Line; 1 << 18],
 }
 
 impl Sites {

@@ -17,8 +17,9 @@ use heaptape_wire::note::NoteKind;
 use heaptape_wire::site::{MAX_DEPTH, SiteEnd, site_word};
 
 use crate::callstack::{epoch, generation, region};
+use crate::python::Line;
 use crate::reach::Reach;
-use crate::{owner, thread};
+use crate::{owner, python, thread};
 
 /// Frames that are walked beyond those wanted, so that a stack that gets shorter by a few has them.
 const BEYOND: usize = 32;
@@ -118,6 +119,11 @@ pub struct Walker {
     frames: [Cell<Frame>; KEPT],
     /// Frames that are new, innermost first.
     fresh: [Cell<Frame>; KEPT],
+    /// Frames of Python code, how many there are, whether that is all, and a hash of them.
+    lines: [Cell<Line>; MAX_DEPTH],
+    line_count: Cell<u32>,
+    has_all_lines: Cell<bool>,
+    lines_hash: Cell<u64>,
     text: [Cell<u64>; MAX_DEPTH],
 }
 
@@ -160,6 +166,9 @@ impl Walker {
         self.tid.set(tid);
         self.reach.forget();
         self.met.iter().for_each(|met| met.set((0, 0)));
+        self.line_count.set(0);
+        self.has_all_lines.set(true);
+        self.lines_hash.set(0);
         self.clear();
     }
 
@@ -176,6 +185,9 @@ impl Walker {
         let innermost = Frame { address, sp, bp, ..Frame::NONE };
         self.reach.stand_on(sp - 8);
         let keeps = self.walk(innermost, depth);
+        if python::is_there() {
+            self.take_lines(depth);
+        }
         if self.count() == 0 {
             return None;
         }
@@ -186,6 +198,19 @@ impl Walker {
             self.clear();
         }
         Some(site_word(number) as usize)
+    }
+
+    /// Takes the frames of Python code.
+    #[inline(never)]
+    fn take_lines(&self, depth: usize) {
+        let (count, is_all) = python::frames(&self.lines[..depth]);
+        let lines = self.lines[..count].iter();
+        let hash = lines.fold(0u64, |sum, line| {
+            sum.wrapping_mul(MULTIPLIER).wrapping_add(scatter(line.get().hash()))
+        });
+        self.line_count.set(count as u32);
+        self.has_all_lines.set(is_all);
+        self.lines_hash.set(hash);
     }
 
     #[inline(never)]
@@ -394,7 +419,11 @@ impl Walker {
 
     /// How the wanted part of the stack ends.
     fn wanted_end(&self, depth: usize) -> SiteEnd {
-        if self.count() > depth { SiteEnd::Depth } else { self.end.get() }
+        if self.count() > depth || !self.has_all_lines.get() {
+            SiteEnd::Depth
+        } else {
+            self.end.get()
+        }
     }
 
     /// What tells a stack from all others, as far as it is wanted.
@@ -405,23 +434,37 @@ impl Walker {
         let hash = self.from(self.first.get() as usize).hash.wrapping_sub(outside);
         let kind =
             count as u64 | (self.wanted_end(depth) as u64) << 8 | u64::from(generation()) << 16;
-        scatter(hash ^ scatter(kind ^ MULTIPLIER)).max(1)
+        scatter(hash ^ scatter(kind ^ MULTIPLIER) ^ self.lines_hash.get()).max(1)
     }
 
     /// Tells the collector what a new site is.
     #[cold]
     #[inline(never)]
     fn define(&self, number: u32, depth: usize) {
-        let (beyond, count) = self.wanted(depth);
-        let frames =
-            self.frames[self.first.get() as usize..beyond].iter().map(|frame| frame.get().address);
-        let visible = frames.filter(|&address| !owner::is_ours(address));
-        visible.zip(&self.text).for_each(|(address, word)| word.set(address as u64));
+        let (beyond, _) = self.wanted(depth);
+        let mut count = 0;
+        let mut put = |frame: u64| {
+            if let Some(word) = self.text.get(count) {
+                word.set(frame);
+                count += 1;
+            }
+        };
+        let mut lines = self.lines[..self.line_count.get() as usize].iter().peekable();
+        for place in self.first.get() as usize..beyond {
+            let further_out = self.frames.get(place + 1).map_or(usize::MAX, |outer| outer.get().sp);
+            while let Some(line) = lines.next_if(|line| line.get().mark < further_out) {
+                put(line.get().frame());
+            }
+            let address = self.frames[place].get().address;
+            if !owner::is_ours(address) {
+                put(address as u64);
+            }
+        }
+        lines.for_each(|line| put(line.get().frame()));
         let end = self.wanted_end(depth) as u64;
         // SAFETY: the words are initialised, and nobody changes them while the walker is claimed.
-        let text = unsafe {
-            core::slice::from_raw_parts(self.text.as_ptr().cast::<u8>(), 8 * count.min(MAX_DEPTH))
-        };
+        let text =
+            unsafe { core::slice::from_raw_parts(self.text.as_ptr().cast::<u8>(), 8 * count) };
         thread::note(NoteKind::Site, 0, &[u64::from(number), end], text);
     }
 }

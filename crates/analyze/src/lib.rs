@@ -35,6 +35,7 @@ pub mod processes;
 pub mod profile;
 pub mod ranking;
 pub mod sites;
+pub mod stack;
 pub mod suppressions;
 pub mod survey;
 pub mod timeline;
@@ -42,7 +43,7 @@ pub mod tree;
 
 pub use error::Error;
 pub use heaptape_tape::{
-    Call, CallCounts, CallerNumber, Effect, Ended, Header, LiveBlock, Note, NoteKind, Placement,
-    ProcessNumber, ProcessSummary, Release, Resolved, Sample, SiteCounts, Summary, Uncovered,
-    Verdict,
+    Call, CallCounts, CallerNumber, Code, Effect, Ended, Header, LiveBlock, Note, NoteKind,
+    Placement, ProcessNumber, ProcessSummary, Release, Resolved, Sample, SiteCounts, SiteEnd,
+    Summary, Uncovered, Verdict,
 };

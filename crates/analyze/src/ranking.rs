@@ -73,7 +73,7 @@ pub struct Row {
 /// The rows, by the measure, the largest first.
 pub fn rows(profile: &Profile, by: By, measure: Measure) -> Vec<Row> {
     let mut rows = match by {
-        By::Site => sites(profile),
+        By::Site => sites(profile, measure),
         By::Function => functions(profile, measure),
         By::Caller => {
             added_up(profile, measure, |stack| stack.frames.first().copied().map(Subject::Caller))
@@ -99,14 +99,15 @@ pub fn rows(profile: &Profile, by: By, measure: Measure) -> Vec<Row> {
     rows
 }
 
-fn sites(profile: &Profile) -> Vec<Row> {
-    let row = |(place, stack): (usize, &Stack)| Row {
-        subject: Subject::Site(place),
-        deeds: stack.deeds.clone(),
-        own: None,
-        largest: place,
-    };
-    profile.stacks.iter().enumerate().map(row).collect()
+/// Two addresses of one line look the same, and so they are.
+fn sites(profile: &Profile, measure: Measure) -> Vec<Row> {
+    let places = Functions::of(profile, Grain::Place);
+    let mut growing = Growing::new(profile, measure);
+    for (place, stack) in profile.stacks.iter().enumerate() {
+        let key: Box<[u32]> = stack.frames.iter().map(|&frame| places.of_frame(frame)).collect();
+        growing.add(key, place, |_| Subject::Site(place));
+    }
+    growing.rows
 }
 
 /// Rows that grow by the stacks that are theirs.

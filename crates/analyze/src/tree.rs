@@ -247,6 +247,8 @@ pub enum Grain {
     PythonLine,
     /// The line.
     Line,
+    /// The line, and the address where no line is known.
+    Place,
 }
 
 /// Which frames are the same function.
@@ -260,9 +262,12 @@ pub struct Functions {
 /// What makes a function, and no other.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity<'a> {
-    Named { is_python: bool, name: &'a str, place: &'a str, line: Option<(&'a str, Option<u32>)> },
+    Named { is_python: bool, name: &'a str, place: &'a str, line: Option<Line<'a>> },
     Unnamed { kind: FrameKind, module: &'a str, offset: u64 },
 }
+
+/// The source file, the line in it, and the offset where that tells more.
+type Line<'a> = (&'a str, Option<u32>, u64);
 
 impl<'a> Identity<'a> {
     fn of(frame: &'a Frame, grain: Grain) -> Identity<'a> {
@@ -272,13 +277,19 @@ impl<'a> Identity<'a> {
         }
         let file = frame.file.as_deref().unwrap_or_default();
         let is_python = *kind == FrameKind::Python;
-        let lines = grain == Grain::Line || grain == Grain::PythonLine && is_python;
+        let has_line = match grain {
+            Grain::Function => false,
+            Grain::PythonLine => is_python,
+            Grain::Line | Grain::Place => true,
+        };
+        let is_nowhere = grain == Grain::Place && frame.line.is_none();
+        let offset = if is_nowhere { frame.offset } else { 0 };
         Identity::Named {
             is_python,
             name: &frame.function,
             // Every file of Python may have its own `main`.
             place: if is_python { file } else { module },
-            line: lines.then_some((file, frame.line)),
+            line: has_line.then_some((file, frame.line, offset)),
         }
     }
 }

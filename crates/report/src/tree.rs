@@ -1,6 +1,6 @@
 //! A call tree for people: what was made below each call and by itself.
 //!
-//! Calls that only hand on to one other stand below each other without another step to the right.
+//! Where there is but one call below another to be shown, it stands right below it, and not another step to the right.
 
 use std::io::{self, Write};
 
@@ -120,33 +120,46 @@ impl<'a> Drawing<'a> {
             last = next;
         }
         let is_long = !self.found.whole && chain.len() > LONGEST_CHAIN;
-        let left_out = if is_long { CHAIN_ENDS..chain.len() - CHAIN_ENDS } else { 0..0 };
+        let middle = if is_long { CHAIN_ENDS..chain.len() - CHAIN_ENDS } else { 0..0 };
+        let mut left_out = 0;
         for (n, &place) in chain.iter().enumerate() {
-            let lead = if n == 0 { lead } else { below };
-            if !left_out.contains(&n) {
-                self.node(place, lead);
-            } else if n == left_out.start {
-                let calls = text::counted(left_out.len() as u64, "call", "calls");
-                self.table.row(["", "", "", "", &format!("{below}⋮ {calls} (--whole)")]);
+            let own = self.found.tree.nodes[place].own;
+            if middle.contains(&n) && !self.is_much(own) {
+                left_out += 1;
+                continue;
             }
+            self.left_out(std::mem::take(&mut left_out), below);
+            self.node(place, if n == 0 { lead } else { below });
         }
         let folded = self.shown(self.found.tree.nodes[last].folded);
         steps(below, &self.below[last], folded, ahead);
     }
 
-    /// The one call below, if nothing was made but there.
+    /// A line for calls of a chain that are not shown.
+    fn left_out(&mut self, calls: u64, lead: &str) {
+        if calls > 0 {
+            let calls = text::counted(calls, "call", "calls");
+            self.table.row(["", "", "", "", &format!("{lead}⋮ {calls} (--whole)")]);
+        }
+    }
+
+    /// The one call below, if nothing else is shown there.
     fn only(&self, place: usize) -> Option<usize> {
         let &[next] = self.below[place].as_slice() else { return None };
-        let nodes = &self.found.tree.nodes;
-        (nodes[next].all == nodes[place].all).then_some(next)
+        self.shown(self.found.tree.nodes[place].folded).is_none().then_some(next)
     }
 
     /// What was folded, if it comes to something.
     fn shown(&self, folded: Folded) -> Option<Folded> {
+        (folded.nodes > 0 && self.is_much(folded.load)).then_some(folded)
+    }
+
+    /// Whether it is a part that is not folded.
+    fn is_much(&self, load: Load) -> bool {
         let measure = self.found.subject.measure;
-        let whole = measure.weight(self.found.subject.whole) as f64;
-        let is_much = measure.weight(folded.load) as f64 >= whole * self.found.least;
-        (folded.nodes > 0 && is_much).then_some(folded)
+        let least = measure.weight(self.found.subject.whole) as f64 * self.found.least;
+        let weight = measure.weight(load);
+        weight > 0 && weight as f64 >= least
     }
 
     fn node(&mut self, place: usize, lead: &str) {

@@ -32,7 +32,7 @@ pub(crate) enum Content {
     End(ProcessEnd),
     Uncovered(Uncovered),
     Index(Option<Ended>),
-    Sites(RawSites),
+    Sites(Box<RawSites>),
     Codes(RawCodes),
 }
 

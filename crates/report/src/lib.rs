@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod callgraph;
 mod classes;
 pub mod columns;
 pub mod csv;

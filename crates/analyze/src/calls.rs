@@ -1,6 +1,6 @@
 //! One heap call as a row of a listing: what was asked, what it did, and from where.
 
-use heaptape_tape::{Call, Effect, Resolved};
+use heaptape_tape::{Call, Effect, Resolved, SiteNumber};
 
 use crate::modules::{Modules, Place};
 

@@ -47,6 +47,7 @@ pub(crate) enum Column {
     FrameName = 24,
     SiteEnd = 25,
     Code = 26,
+    Names = 27,
 }
 
 impl Column {

@@ -32,6 +32,9 @@ pub trait Namer {
     /// Those at a return address, the innermost first: all but the last are inlined into the next one. None when
     /// nothing is known.
     fn functions(&mut self, place: &Place) -> Vec<Function>;
+
+    /// The same at an address in no file, where a process has made code.
+    fn made(&mut self, process: &ProcessSummary, address: u64) -> Vec<Function>;
 }
 
 /// What is asked of a tape.
@@ -80,9 +83,8 @@ impl Profile {
             };
             let modules = callers.modules(process.number)?;
             let survey = survey::of(tape, process, modules, &plan, progress)?;
-            let own =
-                Own { modules, changes: modules.changes(), stacks: tape.sites(process.number)? };
-            gather.add(process, &own, survey.sites);
+            let (changes, stacks) = (modules.changes(), tape.sites(process.number)?);
+            gather.add(&Own { process, modules, changes, stacks }, survey.sites);
         }
         Ok(gather.builder.finish())
     }
@@ -123,6 +125,7 @@ struct Gather<'a> {
 
 /// What makes frames of a process's addresses.
 struct Own<'a> {
+    process: &'a ProcessSummary,
     modules: &'a Modules,
     /// The indexes at which modules were unloaded.
     changes: Vec<u64>,
@@ -145,7 +148,8 @@ impl Held {
 }
 
 impl Gather<'_> {
-    fn add(&mut self, process: &ProcessSummary, own: &Own<'_>, sites: Vec<Site>) {
+    fn add(&mut self, own: &Own<'_>, sites: Vec<Site>) {
+        let process = own.process;
         let Ask { processes, threads, .. } = *self.ask;
         self.addresses.clear();
         for site in sites {
@@ -185,7 +189,7 @@ impl Gather<'_> {
                 self.end(stack.end, &mut frames);
             }
             (Origin::Caller { address, place }, None) => {
-                self.place(*address, place.as_ref(), &mut frames);
+                self.place(own, *address, place.as_ref(), &mut frames);
             }
         }
         frames
@@ -241,16 +245,26 @@ impl Gather<'_> {
         // A call may be the last instruction of its module.
         let place = own.modules.find(address.wrapping_sub(1), at.1);
         let place = place.map(|place| Place { offset: place.offset.wrapping_add(1), ..place });
-        self.place(address, place.as_ref(), to);
+        self.place(own, address, place.as_ref(), to);
         self.addresses.insert((address, at.0), to[before..].into());
     }
 
     /// Adds the frames at a return address.
-    fn place(&mut self, address: u64, place: Option<&Place>, to: &mut Vec<FrameNumber>) {
+    fn place(
+        &mut self,
+        own: &Own<'_>,
+        address: u64,
+        place: Option<&Place>,
+        to: &mut Vec<FrameNumber>,
+    ) {
         let Some(place) = place else {
-            let name = if address == 0 { NO_CALLER } else { "" };
-            let frame = Frame { kind: FrameKind::Unknown, offset: address, ..Frame::named(name) };
-            to.push(self.builder.frame(frame));
+            if address == 0 {
+                return self.mark(NO_CALLER, FrameKind::Unknown, to);
+            }
+            // Code that a program made has names, if it has left a list of them.
+            let functions = self.namer.made(own.process, address);
+            let nowhere = Frame { offset: address, ..Frame::named("") };
+            to.extend(self.frames_of(functions, &nowhere, FrameKind::Unknown));
             return;
         };
         let at = (Arc::as_ptr(&place.module), place.offset);
@@ -266,34 +280,36 @@ impl Gather<'_> {
     fn name(&mut self, place: &Place) -> Box<[FrameNumber]> {
         let module = &place.module;
         let held = self.held.entry(Arc::as_ptr(module)).or_insert_with(|| Held::of(module));
-        let frame = |function: Option<Function>, kind| {
-            let (name, file, line) =
-                function.map_or((Arc::default(), None, None), |f| (f.name, f.file, f.line));
-            Frame {
-                kind,
-                function: name,
-                module: Arc::clone(&held.path),
-                build_id: Arc::clone(&held.build_id),
-                file,
-                line,
-                offset: place.offset,
-                load: module.bias,
-            }
+        let frame = Frame {
+            module: Arc::clone(&held.path),
+            build_id: Arc::clone(&held.build_id),
+            offset: place.offset,
+            load: module.bias,
+            ..Frame::named("")
         };
         let functions = self.namer.functions(place);
-        let outermost = functions.len().saturating_sub(1);
-        let mut frames: Vec<Frame> = functions
-            .into_iter()
-            .enumerate()
-            .map(|(n, function)| {
-                let kind = if n < outermost { FrameKind::Inlined } else { FrameKind::Native };
-                frame(Some(function), kind)
-            })
-            .collect();
-        if frames.is_empty() {
-            frames.push(frame(None, FrameKind::Native));
+        self.frames_of(functions, &frame, FrameKind::Native)
+    }
+
+    /// The frames of functions at one address, which is as `frame` says; of what kind a frame without a function is, is told.
+    fn frames_of(
+        &mut self,
+        functions: Vec<Function>,
+        frame: &Frame,
+        unnamed: FrameKind,
+    ) -> Box<[FrameNumber]> {
+        if functions.is_empty() {
+            return [self.builder.frame(Frame { kind: unnamed, ..frame.clone() })].into();
         }
-        frames.into_iter().map(|frame| self.builder.frame(frame)).collect()
+        let outermost = functions.len() - 1;
+        let frames = functions.into_iter().enumerate().map(|(n, function)| Frame {
+            kind: if n < outermost { FrameKind::Inlined } else { FrameKind::Native },
+            function: function.name,
+            file: function.file,
+            line: function.line,
+            ..frame.clone()
+        });
+        frames.map(|frame| self.builder.frame(frame)).collect()
     }
 }
 

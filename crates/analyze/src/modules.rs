@@ -228,6 +228,16 @@ impl Modules {
         Some(Place { offset, module: Arc::clone(module), function: None })
     }
 
+    /// Each place that `address` was over the life of the process, once all notes are taken in.
+    pub fn ever(&self, address: u64) -> impl Iterator<Item = Place> + '_ {
+        let unloaded = self.unloaded.iter().map(|u| &u.module);
+        let all = self.loaded.iter().map(|l| &l.module).chain(unloaded).chain(&self.sampled);
+        all.filter(move |m| m.holds(address)).map(move |module| {
+            let offset = address.wrapping_sub(module.bias);
+            Place { offset, module: Arc::clone(module), function: None }
+        })
+    }
+
     fn loaded_at(&self, address: u64, index: u64) -> Option<&Arc<Module>> {
         let after = self.loaded.partition_point(|l| l.module.start <= address);
         let found = self.loaded.get(after.checked_sub(1)?)?;

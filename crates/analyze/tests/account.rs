@@ -348,6 +348,10 @@ impl Namer for Nameless {
     fn functions(&mut self, _: &Place) -> Vec<Function> {
         Vec::new()
     }
+
+    fn made(&mut self, _: &ProcessSummary, _: u64) -> Vec<Function> {
+        Vec::new()
+    }
 }
 
 fn profile(tape: &Tape, which: &[usize], ask: Ask) -> Profile {

@@ -22,7 +22,7 @@ use crate::output::Stdout;
 
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
-pub(crate) use reading::{By, Events, Info, Live, Sysroot};
+pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
 pub(crate) use recording::{DEPTH, Record};
 pub(crate) use stacks::{By as SitesBy, Metric, Selection, Sites, Sort, Tree};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
@@ -130,6 +130,7 @@ pub(crate) enum Command {
     Tree(Tree),
     Sites(Sites),
     Export(Export),
+    Symbolize(Symbolize),
     Doctor(Doctor),
     CapturePath(CapturePath),
     Completions(Completions),

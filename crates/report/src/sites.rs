@@ -128,7 +128,7 @@ fn outer(table: &mut Table, found: Found<'_>, place: usize, room: usize) {
     };
     let most = if found.whole { usize::MAX } else { FRAMES };
     for frame in profile.frames_of(stack).skip(1).take(most) {
-        line(format!("  {}", text::short_frame(&text::frame(frame), room.saturating_sub(2))));
+        line(format!("  {}", text::short_frame(&text::named_frame(frame), room.saturating_sub(2))));
     }
     let rest = stack.frames.len().saturating_sub(most.saturating_add(1)) as u64;
     if rest > 0 {
@@ -144,7 +144,7 @@ pub(crate) fn name(of: &Of, subject: &Subject<'_>) -> String {
         Of::Site(place) => {
             profile.stacks.get(*place).map_or_else(String::new, |s| first(profile, s))
         }
-        Of::Caller(number) => frame(*number).map_or_else(String::new, text::frame),
+        Of::Caller(number) => frame(*number).map_or_else(String::new, text::named_frame),
         Of::Function(number) => frame(*number).map_or_else(String::new, text::function),
         Of::Module(path) if path.is_empty() => "(no module known)".to_owned(),
         Of::Module(path) => path.to_string(),
@@ -158,7 +158,7 @@ pub(crate) fn name(of: &Of, subject: &Subject<'_>) -> String {
 }
 
 fn first(profile: &Profile, stack: &Stack) -> String {
-    profile.frames_of(stack).next().map_or_else(String::new, text::frame)
+    profile.frames_of(stack).next().map_or_else(String::new, text::named_frame)
 }
 
 fn who(number: ProcessNumber, subject: &Subject<'_>) -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::overview::Member;
-use heaptape_analyze::profile::{Frame, FrameKind};
+use heaptape_analyze::profile;
 use heaptape_analyze::sites::Origin;
 use heaptape_analyze::stack::Frame;
 use heaptape_analyze::{Code, Ended, Note, ProcessSummary, SiteEnd, Summary};
@@ -142,7 +142,7 @@ pub fn exit(member: &Member) -> String {
 
 /// A call on a stack: `function (file:line)` where the line is known, else `function (module+0xoffset)`, or
 /// `module+0xoffset` where no function is.
-pub fn frame(frame: &Frame) -> String {
+pub fn named_frame(frame: &profile::Frame) -> String {
     let label = frame.label();
     let module = || format!("{}+{:#x}", frame.module_name(), frame.offset);
     let place = match frame.source() {
@@ -150,12 +150,12 @@ pub fn frame(frame: &Frame) -> String {
         None if frame.function.is_empty() || frame.module.is_empty() => return label.into_owned(),
         None => module(),
     };
-    let inlined = if frame.kind == FrameKind::Inlined { ", inlined" } else { "" };
+    let inlined = if frame.kind == profile::FrameKind::Inlined { ", inlined" } else { "" };
     format!("{label} ({place}{inlined})")
 }
 
 /// A function: with the file that it is written in, or the module where no file is known.
-pub fn function(frame: &Frame) -> String {
+pub fn function(frame: &profile::Frame) -> String {
     let label = frame.label();
     let file = frame.file.as_deref().map_or(frame.module_name(), file_name);
     if frame.function.is_empty() || file.is_empty() {
@@ -329,20 +329,28 @@ mod tests {
     }
 
     #[test]
-    fn frames() {
-        let known = Frame { module: "/lib/libx.so".into(), offset: 0x1a, ..Frame::named("f<(a)>") };
-        assert_eq!(frame(&known), "f<(a)> (libx.so+0x1a)");
+    fn named_frames() {
+        let known = profile::Frame {
+            module: "/lib/libx.so".into(),
+            offset: 0x1a,
+            ..profile::Frame::named("f<(a)>")
+        };
+        assert_eq!(named_frame(&known), "f<(a)> (libx.so+0x1a)");
         assert_eq!(function(&known), "f<(a)> (libx.so)");
-        let unknown = Frame { function: "".into(), ..known.clone() };
+        let unknown = profile::Frame { function: "".into(), ..known.clone() };
         assert_eq!(
-            (frame(&unknown), function(&unknown)),
+            (named_frame(&unknown), function(&unknown)),
             ("libx.so+0x1a".into(), "libx.so+0x1a".into())
         );
         let file = Some("/src/x.c".into());
-        let source = Frame { file, line: Some(7), kind: FrameKind::Inlined, ..known };
-        assert_eq!(frame(&source), "f<(a)> (x.c:7, inlined)");
+        let source =
+            profile::Frame { file, line: Some(7), kind: profile::FrameKind::Inlined, ..known };
+        assert_eq!(named_frame(&source), "f<(a)> (x.c:7, inlined)");
         assert_eq!(function(&source), "f<(a)> (x.c)");
-        assert_eq!(frame(&Frame::named("(inherited by fork)")), "(inherited by fork)");
+        assert_eq!(
+            named_frame(&profile::Frame::named("(inherited by fork)")),
+            "(inherited by fork)"
+        );
         assert_eq!(
             short_frame("a long name of a function (x.c:7)", 25),
             "a long na…function (x.c:7)"

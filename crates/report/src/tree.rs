@@ -167,7 +167,7 @@ impl<'a> Drawing<'a> {
         let Some(frame) = self.found.subject.profile.frames.get(frame.0 as usize) else { return };
         let call = if self.found.lines || frame.kind == heaptape_analyze::profile::FrameKind::Python
         {
-            text::frame(frame)
+            text::named_frame(frame)
         } else {
             text::function(frame)
         };

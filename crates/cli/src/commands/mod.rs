@@ -18,6 +18,7 @@ mod report;
 mod running;
 mod sites;
 mod stacks;
+mod symbolize;
 mod tree;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Tree(args) => tree::run(&args, terminal),
         Command::Sites(args) => sites::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
+        Command::Symbolize(args) => symbolize::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::CapturePath(_) => capture_path::run(terminal),
         Command::Completions(args) => completions::run(&args, terminal),

@@ -80,7 +80,7 @@ impl<'a> FramePart<'a> {
     pub(super) fn of(frame: &'a Frame) -> FramePart<'a> {
         let some = |text: &'a str| (!text.is_empty()).then_some(text);
         FramePart {
-            name: text::frame(frame),
+            name: text::named_frame(frame),
             kind: match frame.kind {
                 FrameKind::Native => "native",
                 FrameKind::Inlined => "inlined",

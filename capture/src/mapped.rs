@@ -10,11 +10,11 @@ use core::ffi::c_int;
 use heaptape_wire::ledger::Kind;
 use heaptape_wire::purse::{self, Purse};
 
-use crate::counting::{self, ledger};
+use crate::counting::ledger;
 use crate::lane::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
-use crate::{charges, heaps, mappings, starting};
+use crate::{charges, heaps, mappings, sheets, starting};
 
 const PROT_WRITE: c_int = 2;
 const MAP_TYPE: c_int = 0xf;
@@ -119,10 +119,8 @@ impl Leaving {
             let (paid, made) = if row == kind { (paid, made) } else { (0, 0) };
             charges::settle(lane, row, paid, made as i64 - bytes(self.charged.of(row)) as i64);
         }
-        if self.charged.inherited > 0
-            && let Some(account) = counting::account()
-        {
-            account.release_inherited(bytes(self.charged.inherited));
+        if self.charged.inherited > 0 {
+            sheets::let_go(bytes(self.charged.inherited));
         }
         self.objects.gone(lane);
     }

@@ -69,7 +69,11 @@ fn lay_to_rest(bytes: u64) {
     const PAUSE_MS: u32 = 1000;
     static VAIN: AtomicU64 = AtomicU64::new(0);
     let (budget, header) = (ledger().budget(), ledger().header());
-    if !budget.would_rise(bytes) || !knell::has_rung() {
+    if !budget.would_rise(bytes) {
+        return;
+    }
+    take_from_heirs();
+    if !knell::has_rung() {
         return;
     }
     let clock = || arena().session().clock();
@@ -87,6 +91,28 @@ fn lay_to_rest(bytes: u64) {
         VAIN.store(1 << 32 | u64::from(clock()), Ordering::Relaxed);
     }
     header.blur();
+}
+
+/// The same for what processes have released that share it with the dead. Where that is little, and it was asked for a
+/// moment ago, it is told how much may stand in the peak.
+fn take_from_heirs() {
+    /// Little is less than this, or than this part of what is granted.
+    const LITTLE: u64 = 64 << 10;
+    const PART: u64 = 256;
+    const PAUSE_MS: u32 = 20;
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let (budget, legacy) = (ledger().budget(), &ledger().header().legacy);
+    let released = legacy.released();
+    if released == 0 {
+        return;
+    }
+    let (now, last) = (arena().session().clock(), LAST.load(Ordering::Relaxed));
+    let is_due = last == 0 || now.wrapping_sub(last as u32) >= PAUSE_MS;
+    if is_due || released >= LITTLE.max(budget.granted() / PART) {
+        settles();
+        LAST.store(1 << 32 | u64::from(arena().session().clock()), Ordering::Relaxed);
+    }
+    legacy.note_stale();
 }
 
 /// Spends once others have given back what they had charged ahead and do not need; false where it does not
@@ -156,11 +182,12 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 /// knell, and who is refused all the time would wait all the time.
 const HOLDS_MS: u32 = 50;
 
-/// Whether the collector's last answer holds no longer.
+/// Whether the collector's last answer holds no longer: heirs may have released what is charged for the dead.
 fn is_to_be_asked() -> bool {
     let (time, deaths) = (arena().session().clock().wrapping_add(1), ledger().header().deaths());
     let last = ASKED.load(Ordering::Relaxed);
-    last == 0 || last as u32 != deaths || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS
+    let is_old = last == 0 || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS;
+    is_old || last as u32 != deaths || ledger().header().legacy.released() > 0
 }
 
 /// Waits until the collector has given back what those held that it knows to be dead; false where it never will.

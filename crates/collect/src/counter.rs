@@ -257,10 +257,12 @@ impl Counter {
 
     /// Gives back what nobody holds any more.
     fn settle(&mut self, processes: &[Process], taken: usize) {
-        if self.heirs.is_settled() {
-            return;
+        let (ledger, is_settled) = (self.ledger, self.heirs.is_settled());
+        let legacy = &ledger.header().legacy;
+        let released = legacy.keep(!is_settled);
+        if is_settled {
+            return legacy.settle(released);
         }
-        let ledger = self.ledger;
         let holds = |place: usize| {
             let process = &processes[place];
             let account = ledger.account(process.slot as usize);
@@ -270,6 +272,7 @@ impl Counter {
         let awaits = |place: usize| processes[place].awaits_child();
         let freed = self.heirs.settle(holds, awaits);
         self.treasury.give_back(freed, taken);
+        legacy.settle(released);
     }
 
     /// A process is gone, or is another program now: adds it up, and takes back what it had. The `others`
@@ -394,6 +397,7 @@ impl Counter {
         }
         let sheets = u64::from(header.sheets_taken.load(Ordering::Relaxed));
         let unused = unused(sheets, self.is_exact).saturating_add(header.ahead.most());
+        let unused = unused.saturating_add(header.legacy.stale());
         self.ledger.budget().peak().saturating_sub(unused)
     }
 

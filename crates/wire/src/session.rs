@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 /// The environment variable by which a program that no heaptape has started is to be counted: a limit, with

@@ -179,12 +179,12 @@ impl Account {
     /// Process: it has released some of them.
     pub fn release_inherited(&self, bytes: u64) {
         let less = |held: u64| Some(held.saturating_sub(bytes));
-        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.inherited.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
     }
 
     /// Charged bytes of those that it has still.
     pub fn inherited(&self) -> u64 {
-        self.inherited.load(Ordering::Relaxed)
+        self.inherited.load(Ordering::SeqCst)
     }
 
     /// Process: of its blocks so many bytes more, or fewer, stand with the MPI runtime.

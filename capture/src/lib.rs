@@ -73,6 +73,7 @@ mod summon;
 mod supply;
 mod text;
 mod thread;
+mod threads;
 mod usable;
 mod whole;
 

@@ -204,6 +204,20 @@ fn threads_one_after_another_do_not_add_up() {
 }
 
 #[test]
+fn threads_are_counted_once_whether_they_allocate_or_not() {
+    for (words, total) in [(&["100"][..], 101), (&["100", "exec"], 201)] {
+        let folder = scratch();
+        let outcome = run(&mut limited(folder.path(), GIB, &[], program("crew"), words));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let threads = ["peak", "total"].map(|name| document["threads"][name].as_u64());
+        assert_eq!(threads, [Some(101), Some(total)], "{words:?}");
+        let rows = document["processes"].as_array().expect("processes");
+        assert!(rows.iter().all(|row| row["threads"] == 101), "{}", document["processes"]);
+    }
+}
+
+#[test]
 fn the_name_of_a_launcher_is_no_way_around_a_limit() {
     let folder = scratch();
     let entry = folder.path().join("orted");

@@ -27,7 +27,7 @@ use crate::recorder::Recorder;
 use crate::refused::Refusals;
 use crate::segments::Identity;
 use crate::stacks::Stacks;
-use crate::tasks::Tasks;
+use crate::tasks::{Shown, Tasks};
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
@@ -50,6 +50,8 @@ struct Row {
     beyond: Option<u64>,
     /// Samples on end in which it was no longer what it had been.
     strange: u32,
+    /// It is what another has become by an exec.
+    is_next: bool,
     figures: Option<Figures>,
 }
 
@@ -174,6 +176,20 @@ impl Counter {
         self.uncovered.push(Missed { pid, command, why });
     }
 
+    /// This process is what another has become: its first thread was counted there.
+    pub(crate) fn became(&mut self, place: usize) {
+        self.row(place).is_next = true;
+    }
+
+    /// All threads of processes that have been added up.
+    pub(crate) fn threads(&self) -> u64 {
+        let threads = |row: &Row| {
+            let threads = row.figures.as_ref().map_or(0, |figures| figures.threads);
+            threads.saturating_sub(row.is_next.into())
+        };
+        self.rows.iter().map(threads).fold(0, u64::saturating_add)
+    }
+
     /// A process was forked by another, whose blocks it shares.
     pub(crate) fn forked(&mut self, parent: usize, child: usize) {
         self.heirs.forked(parent, child);
@@ -194,8 +210,12 @@ impl Counter {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
         let pid = |holder: &Holder| processes[holder.place].known_pid();
-        let threads = holders.iter().zip(&held).map(|(holder, held)| (pid(holder), held.threads));
-        self.tasks.look(threads);
+        let shown = |(holder, held): (&Holder, &Held)| Shown {
+            pid: pid(holder),
+            sheets: held.threads,
+            made: self.ledger.account(holder.slot as usize).threads(),
+        };
+        self.tasks.look(holders.iter().zip(&held).map(shown));
         let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
         let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
         self.now.0 = each.collect();
@@ -350,7 +370,8 @@ impl Counter {
         let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
         let job = self.ledger.budget().peak();
         let basis = self.basis;
-        let Row { most, stacks, .. } = *self.row(place);
+        let Row { most, stacks, threads_seen, .. } = *self.row(place);
+        self.tasks.note(account.threads_most());
         let own = peak(sums.peak, most.requested);
         let usable = peak(sums.usable_peak, most.usable);
         let heap = if basis == Basis::Usable { usable } else { own };
@@ -377,7 +398,8 @@ impl Counter {
             requested: own,
             usable: is_detailed.then_some(usable),
             resident,
-            threads: self.rows[place].threads_seen,
+            // (Some of those that it has made may never have called the allocator.)
+            threads: threads_seen.max(account.threads().saturating_add(1)),
             sums,
             modules,
         }

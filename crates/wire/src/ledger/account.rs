@@ -106,6 +106,10 @@ pub struct Account {
     moving: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
+    /// Threads that it has made …
+    threads: AtomicU64,
+    /// … and the most that lived at one time when one was made, where libc tells.
+    threads_most: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
     is_plain_heap: AtomicU32,
     /// Where glibc keeps the word that says how far its data goes, by `brk`; 0 where that is not known.
@@ -123,7 +127,8 @@ impl Account {
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
         let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead, &self.moving];
-        let all = beside.into_iter().chain(blocks).chain(&self.charged);
+        let threads = [&self.threads, &self.threads_most];
+        let all = beside.into_iter().chain(blocks).chain(threads).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.is_plain_heap.store(0, Ordering::Relaxed);
@@ -227,6 +232,22 @@ impl Account {
     /// most.
     pub fn moving(&self) -> u64 {
         self.moving.load(Ordering::Acquire)
+    }
+
+    /// Process: it has made a thread, and so many lived then, at least.
+    pub fn note_thread(&self, living: u64) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        self.threads_most.fetch_max(living, Ordering::Relaxed);
+    }
+
+    /// Threads that it has made, beside its first.
+    pub fn threads(&self) -> u64 {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// The most threads that lived at one time when one was made; 0 where none was.
+    pub fn threads_most(&self) -> u64 {
+        self.threads_most.load(Ordering::Relaxed)
     }
 
     /// Process: it only launches others.

@@ -15,6 +15,7 @@ use crate::heads::usable_size;
 use crate::lane::{self, Lane, Old, add};
 use crate::next::{UsableSize, next};
 use crate::sizes::Known;
+use crate::spending::Doubtful;
 use crate::{apart, callers, closely, pages, sheets, sizes, spending, usable};
 
 /// What this process counts.
@@ -159,7 +160,7 @@ fn allocate_closely(
 }
 
 /// From this size on a block is made before it is charged: where the kernel does not give it, it was never held.
-const LARGE: u64 = 1 << 20;
+pub const LARGE: u64 = 1 << 20;
 
 /// A block for which the budget has the bytes; null where it has not, or where there is no memory.
 #[inline(always)]
@@ -289,6 +290,9 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     let before = own.map_or(0, |known| known.size);
     let more = bytes.saturating_sub(before);
+    if more >= LARGE {
+        return reallocate_large(lane, old, (bytes, more), caller, make);
+    }
     if !spending::spend(lane, more) {
         return lane.refuse_reallocation(old, bytes, caller);
     }
@@ -305,6 +309,34 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
         lane.count(block, bytes, caller, || usable_size(block, ask));
     }
     spending::refund(lane, before.saturating_sub(bytes));
+    block
+}
+
+/// One that needs so much more that the kernel may not give it. (The old block may be lost once it is made, so what it needs
+/// is charged before.)
+#[cold]
+#[inline(never)]
+fn reallocate_large(
+    lane: Lane,
+    old: Old,
+    (bytes, more): (u64, u64),
+    caller: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let ask = || next().sizes.malloc;
+    let Some(doubtful) = Doubtful::spend(lane, more) else {
+        return lane.refuse_reallocation(old, bytes, caller);
+    };
+    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let block = make();
+    if block.is_null() {
+        old.put_back();
+        doubtful.fail();
+        return lane.fail();
+    }
+    doubtful.confirm();
+    lane.uncount_moved(old.known, usable);
+    lane.count(block, bytes, caller, || usable_size(block, ask));
     block
 }
 

@@ -1,5 +1,6 @@
 //! Spending: a thread's way to the job's budget, and what the budget asks of the system.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_wire::budget::Machine;
@@ -30,19 +31,57 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
-    lay_to_rest(bytes);
+    let fits = spend_by_asking(purse, bytes);
+    if fits && counts_blocks() {
+        ledger().header().blocks.add(bytes);
+    }
+    fits
+}
+
+/// The same for what is no block.
+pub fn spend_beside(lane: Lane, bytes: u64) -> bool {
+    match lane.purse {
+        Some(purse) => ledger().budget().spend_now(purse, bytes) || spend_by_asking(purse, bytes),
+        None => true,
+    }
+}
+
+/// Whether it is counted what all blocks take together: nothing is drawn ahead then, so each call comes along here.
+fn counts_blocks() -> bool {
+    ledger().budget().is_exact() && !counting::is_by_usable()
+}
+
+/// So many bytes more, or fewer, are those of blocks, and were charged as something else.
+pub fn note_blocks(lane: Lane, more: i64) {
+    if lane.purse.is_none() || !counts_blocks() {
+        return;
+    }
+    let blocks = &ledger().header().blocks;
+    match u64::try_from(more) {
+        Ok(more) => blocks.add(more),
+        Err(_) => blocks.sub(more.unsigned_abs()),
+    }
+}
+
+fn spend_by_asking(purse: &'static Purse, bytes: u64) -> bool {
     let budget = ledger().budget();
-    let ends = ledger().header().ends();
-    let spends = || budget.spend(purse, bytes, &System).is_ok();
-    let fits = spends()
-        || bytes <= budget.limit()
-            && (whole::give_back_gone() && spends()
-                || comes_free(ends, spends)
-                || counting::is_by_usable() && comes_back(spends));
+    let fits = insist(bytes, || budget.spend(purse, bytes, &System).is_ok());
     if fits {
         ledger().header().note_high(budget.granted());
     }
     fits
+}
+
+/// Spends, by this way, once all has come free that may; false where it does not fit even then.
+fn insist(bytes: u64, spends: impl Fn() -> bool) -> bool {
+    lay_to_rest(bytes);
+    let budget = ledger().budget();
+    let ends = ledger().header().ends();
+    spends()
+        || bytes <= budget.limit()
+            && (whole::give_back_gone() && spends()
+                || comes_free(ends, &spends)
+                || counting::is_by_usable() && comes_back(&spends))
 }
 
 /// The same for bytes that may be too many, without a wait for others; false is no refusal.
@@ -69,7 +108,8 @@ fn lay_to_rest(bytes: u64) {
     const PAUSE_MS: u32 = 1000;
     static VAIN: AtomicU64 = AtomicU64::new(0);
     let (budget, header) = (ledger().budget(), ledger().header());
-    if !budget.would_rise(bytes) {
+    let rises = budget.would_rise(bytes) || counts_blocks() && header.blocks.would_rise(bytes);
+    if !rises {
         return;
     }
     take_from_heirs();
@@ -211,6 +251,72 @@ fn settles() -> bool {
     true
 }
 
+/// Bytes that are charged for a call which the kernel may refuse, as it may all that is large: as long as it is not known
+/// they do not stand in the peak.
+pub struct Doubtful {
+    lane: Lane,
+    bytes: u64,
+    /// What of it is in doubt.
+    doubt: u64,
+    /// The peak before.
+    peak: u64,
+}
+
+impl Doubtful {
+    /// Charges the bytes; `None` where they do not fit.
+    #[cold]
+    #[inline(never)]
+    pub fn spend(lane: Lane, bytes: u64) -> Option<Doubtful> {
+        let budget = ledger().budget();
+        let (peak, doubt) = (budget.peak(), Cell::new(0));
+        if let Some(purse) = lane.purse {
+            let spends = || {
+                let spent = budget.spend_in_doubt(purse, bytes, &System);
+                spent.map(|bytes| doubt.set(bytes)).is_ok()
+            };
+            // Before it is in the budget: who ends in between is known to be in doubt.
+            note_doubt(bytes);
+            if !insist(bytes, spends) {
+                note_doubt(bytes.wrapping_neg());
+                return None;
+            }
+        }
+        Some(Doubtful { lane, bytes, doubt: doubt.get(), peak })
+    }
+
+    /// The call has succeeded.
+    pub fn confirm(self) {
+        if self.lane.purse.is_some() {
+            ledger().budget().confirm(self.doubt);
+            note_blocks(self.lane, self.bytes as i64);
+            note_doubt(self.bytes.wrapping_neg());
+            ledger().header().note_high(ledger().budget().granted());
+        }
+    }
+
+    /// It has failed: gives the bytes back.
+    pub fn fail(self) {
+        if self.lane.purse.is_none() {
+            return;
+        }
+        let budget = ledger().budget();
+        budget.doubt_no_more(self.doubt);
+        refund_beside(self.lane, self.bytes);
+        note_doubt(self.bytes.wrapping_neg());
+        // Others may have drawn between two steps of this, and taken it for certain.
+        if budget.peak() != self.peak {
+            ledger().header().blur();
+        }
+    }
+}
+
+/// In the account, for the collector, should the call never come back.
+fn note_doubt(more: u64) {
+    if let Some(account) = counting::account() {
+        account.note_doubt(more);
+    }
+}
+
 /// Gives bytes back that were charged for a call which has failed. They may stand in the peak, which they never were in.
 #[cold]
 pub fn unspend(lane: Lane, bytes: u64) {
@@ -226,13 +332,24 @@ pub fn refund(lane: Lane, bytes: u64) {
     if let Some(purse) = lane.purse
         && !ledger().budget().refund_now(purse, bytes)
     {
-        settle(purse);
+        settle(purse, bytes);
+    }
+}
+
+/// The same for what is no block.
+pub fn refund_beside(lane: Lane, bytes: u64) {
+    if let Some(purse) = lane.purse {
+        ledger().budget().refund(purse, bytes, &System);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn settle(purse: &'static Purse) {
+fn settle(purse: &'static Purse, bytes: u64) {
+    // While the purse still has credit: a process that is killed in between is found out by that.
+    if counts_blocks() {
+        ledger().header().blocks.sub(bytes);
+    }
     ledger().budget().settle(purse, &System);
 }
 

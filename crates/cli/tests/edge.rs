@@ -258,6 +258,56 @@ fn a_block_that_the_kernel_does_not_give_was_never_held() {
 }
 
 #[test]
+fn what_the_kernel_refuses_was_never_held_whoever_asks() {
+    const BYTES: &str = "60000000000000";
+    for how in ["malloc", "realloc", "small", "mmap"] {
+        for words in [&[how, BYTES][..], &[how, BYTES, "again"]] {
+            for options in [&[][..], &["--exact"]] {
+                let folder = scratch();
+                let program = program("beyond");
+                let outcome = run(&mut limited(folder.path(), 1 << 46, options, program, words));
+                assert_eq!(outcome.code(), 0, "{words:?}: {}", outcome.stderr_text());
+                let document = document(folder.path());
+                let (lower, upper) = bounds(&document["peak"]["charged"]);
+                // What it takes in the end, and in between.
+                let is_true = lower >= 9 * MIB && lower <= upper && upper < 9 * MIB + 2 * BESIDE;
+                assert!(is_true, "{words:?} {options:?}: {lower} to {upper}");
+                assert_eq!(document["refused"], u64::from(words.len() > 2), "{words:?}");
+            }
+        }
+    }
+    // Of what has to be charged before it is not known, and that is told.
+    let folder = scratch();
+    let words = ["mapped", BYTES];
+    let outcome = run(&mut limited(folder.path(), 1 << 46, &[], program("beyond"), &words));
+    let (lower, upper) = bounds(&document(folder.path())["peak"]["charged"]);
+    assert!(
+        outcome.code() == 0 && lower < 9 * MIB + BESIDE && upper >= 9 * MIB,
+        "{lower} to {upper}"
+    );
+}
+
+#[test]
+fn exact_requested_bytes_are_one_value_for_several_processes() {
+    const BLOCK: u64 = 40_000_000;
+    let one_by_one = "for i in 1 2 3; do \"$0\" 40MB >/dev/null; done";
+    let at_once = "\"$0\" 40MB >/dev/null & \"$0\" 40MB >/dev/null; wait";
+    for (script, most) in [(one_by_one, BLOCK), (at_once, 2 * BLOCK)] {
+        let folder = scratch();
+        let sizes = program("sizes");
+        let args = ["-c", script, sizes.to_str().expect("a path")];
+        let outcome = run(&mut limited(folder.path(), GIB, &["--exact"], "sh", &args));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let (lower, upper) = bounds(&document["peak"]["requested"]);
+        assert_eq!(lower, upper, "{script}: {document}");
+        assert!((BLOCK..most + BESIDE).contains(&lower), "{script}: {lower}");
+        let (_, charged) = bounds(&document["peak"]["charged"]);
+        assert!(lower < charged, "{lower} of {charged}");
+    }
+}
+
+#[test]
 fn programs_with_sanitizers_are_counted() {
     for name in ["address", "thread"] {
         let Some(program) = sanitized_program("sanitized", name) else {

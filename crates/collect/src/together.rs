@@ -125,7 +125,10 @@ impl Together {
         Together {
             charged,
             // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), most_blocks),
+            requested: counter.exact_blocks().map_or_else(
+                || seen(requested, most.requested.max(blocks), most_blocks),
+                |exact| Bounds::exact(exact.max(most.requested)),
+            ),
             usable: seen(usable, most.usable, most_usable),
         }
     }

@@ -102,6 +102,8 @@ pub struct Account {
     uncharged: AtomicU64,
     /// What it has charged ahead for blocks that are being resized.
     ahead: AtomicU64,
+    /// What it was granted for calls which may still fail.
+    in_doubt: AtomicU64,
     /// Bytes of large blocks that are being moved, at their old and at their new places.
     moving: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
@@ -127,7 +129,7 @@ impl Account {
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
         let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead, &self.moving];
-        let threads = [&self.threads, &self.threads_most];
+        let threads = [&self.threads, &self.threads_most, &self.in_doubt];
         let all = beside.into_iter().chain(blocks).chain(threads).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
@@ -221,6 +223,16 @@ impl Account {
     /// What it has charged ahead.
     pub fn ahead(&self) -> u64 {
         self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// Process: so many bytes more, or fewer, are granted for calls which may still fail.
+    pub fn note_doubt(&self, more: u64) {
+        self.in_doubt.fetch_add(more, Ordering::SeqCst);
+    }
+
+    /// Whether it is in such a call.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::SeqCst) != 0
     }
 
     /// Process: so many bytes more, or fewer, of large blocks are being moved.

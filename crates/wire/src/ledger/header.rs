@@ -3,6 +3,7 @@
 
 use crate::ahead::Ahead;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::blocks::Blocks;
 use crate::exempt::Exempt;
 use crate::legacy::Legacy;
 
@@ -103,6 +104,8 @@ pub struct Header {
     pub ahead: Ahead,
     /// What heirs have released of what is charged for processes that are gone.
     pub legacy: Legacy,
+    /// What lives in blocks, where nothing is drawn ahead.
+    pub blocks: Blocks,
     /// The modules whose blocks are held against no limit.
     pub exempt: Exempt,
 }

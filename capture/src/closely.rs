@@ -37,7 +37,7 @@ pub fn allocate(
         apart::give_up(lane, row, bytes);
         return lane.fail();
     }
-    count(lane, row, block, bytes, caller, || usable_size(block, || ask));
+    count(lane, row, block, bytes, caller, || usable_size(block, bytes, || ask));
     block
 }
 
@@ -67,7 +67,7 @@ pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
         refusing::refuse(lane, bytes, caller);
         row
     });
-    let told = || if is_by_usable() { held } else { usable_size(block, || ask) };
+    let told = || if is_by_usable() { held } else { usable_size(block, bytes, || ask) };
     count(lane, row, block, bytes, caller, told);
 }
 
@@ -81,7 +81,7 @@ pub fn release(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut 
         lane.uncount(known, || held);
         held
     } else {
-        lane.uncount(known, || usable_size(block, || ask));
+        lane.uncount(known, || usable_size(block, known.size, || ask));
         known.size
     };
     free(block);
@@ -119,7 +119,7 @@ pub fn reallocate(
         return lane.refuse_reallocation(old, bytes, caller);
     };
     let ask = next().sizes.malloc;
-    let usable = old.known.map_or(0, |_| usable_size(old.block, || ask));
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, || ask));
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
@@ -132,7 +132,7 @@ pub fn reallocate(
     doubtful.take().into_iter().for_each(Doubtful::confirm);
     lane.uncount_moved(old.known, usable);
     if !block.is_null() {
-        count(lane, row, block, bytes, caller, || usable_size(block, || ask));
+        count(lane, row, block, bytes, caller, || usable_size(block, bytes, || ask));
     }
     give_old_back(lane, own, charged, row.over(before, bytes));
     block

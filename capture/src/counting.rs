@@ -140,7 +140,7 @@ fn allocate_in_detail(
         return block;
     }
     let module = callers::module_of(caller);
-    lane.count_in_detail(module, bytes, usable_size(block, ask));
+    lane.count_in_detail(module, bytes, usable_size(block, bytes, ask));
     sizes::set(block, bytes, module);
     block
 }
@@ -242,7 +242,7 @@ fn release_in_brief(block: *mut u8, free: impl FnOnce(*mut u8)) {
 #[inline(never)]
 fn release_in_detail(block: *mut u8, free: impl FnOnce(*mut u8)) {
     let Some((lane, known)) = take_now(block) else { return release_closely(block, free) };
-    lane.uncount_in_detail(known, usable_size(block, || next().sizes.malloc));
+    lane.uncount_in_detail(known, usable_size(block, known.size, || next().sizes.malloc));
     free(block);
     spending::refund(lane, known.size);
 }
@@ -297,7 +297,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
         return lane.refuse_reallocation(old, bytes, caller);
     }
     // What the old block had can only be asked before.
-    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, ask));
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
@@ -306,7 +306,7 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     lane.uncount_moved(old.known, usable);
     if !block.is_null() {
-        lane.count(block, bytes, caller, || usable_size(block, ask));
+        lane.count(block, bytes, caller, || usable_size(block, bytes, ask));
     }
     spending::refund(lane, before.saturating_sub(bytes));
     block
@@ -327,7 +327,7 @@ fn reallocate_large(
     let Some(doubtful) = Doubtful::spend(lane, more) else {
         return lane.refuse_reallocation(old, bytes, caller);
     };
-    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, ask));
     let block = make();
     if block.is_null() {
         old.put_back();
@@ -336,7 +336,7 @@ fn reallocate_large(
     }
     doubtful.confirm();
     lane.uncount_moved(old.known, usable);
-    lane.count(block, bytes, caller, || usable_size(block, ask));
+    lane.count(block, bytes, caller, || usable_size(block, bytes, ask));
     block
 }
 

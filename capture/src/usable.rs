@@ -20,7 +20,7 @@ use crate::next::{UsableSize, next};
 
 /// What is charged for a block: no less than was asked for, where its allocator can't be asked.
 pub fn held(block: *mut u8, bytes: u64, ask: UsableSize) -> u64 {
-    usable_size(block, || ask).max(bytes)
+    usable_size(block, bytes, || ask)
 }
 
 /// No request beyond the whole limit can fit: nothing is made for it.
@@ -39,7 +39,7 @@ pub fn allocate(
 ) -> *mut u8 {
     match make_charged(lane, row, 0, bytes, caller, ask, make) {
         Made::Block(block, row, held) => {
-            let usable = || if is_by_usable() { held } else { usable_size(block, || ask) };
+            let usable = || if is_by_usable() { held } else { usable_size(block, bytes, || ask) };
             count(lane, row, block, bytes, caller, usable);
             block
         }

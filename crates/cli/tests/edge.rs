@@ -308,6 +308,26 @@ fn exact_requested_bytes_are_one_value_for_several_processes() {
 }
 
 #[test]
+fn what_is_usable_is_no_less_than_what_was_asked_for_whatever_the_allocator_tells() {
+    for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+        let folder = scratch();
+        let mut job = limited(folder.path(), GIB, &[], "sh", &["-c", "\"$0\" 40MB; exit 0"]);
+        job.arg(program("sizes"));
+        job.envs(preload.as_ref().map(|library| ("LD_PRELOAD", library)));
+        let outcome = run(&mut job);
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let rows = document["processes"].as_array().expect("processes");
+        let peaks = rows.iter().chain([&document["peak"]]);
+        for row in peaks {
+            let [asked, usable] = ["requested", "usable"].map(|name| bounds(&row[name]));
+            let is_true = asked.0 <= usable.0 && asked.1 <= usable.1;
+            assert!(is_true, "{preload:?}: {asked:?} and {usable:?}");
+        }
+    }
+}
+
+#[test]
 fn programs_with_sanitizers_are_counted() {
     for name in ["address", "thread"] {
         let Some(program) = sanitized_program("sanitized", name) else {

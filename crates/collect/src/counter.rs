@@ -432,7 +432,7 @@ impl Counter {
         let Row { most, stacks, threads_seen, .. } = *self.row(place);
         self.tasks.note(account.threads_most());
         let own = peak(sums.peak, most.requested);
-        let usable = peak(sums.usable_peak, most.usable);
+        let usable = peak(sums.usable_peak, most.usable).at_least(own);
         let heap = if basis == Basis::Usable { usable } else { own };
         let lower = most.charged.max(if self.is_all_held() { heap.lower } else { 0 });
         let upper = match is_exempt {

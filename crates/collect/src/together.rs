@@ -122,14 +122,11 @@ impl Together {
             }
             Basis::Usable => 0,
         };
-        Together {
-            charged,
-            // What is usable is at least what was requested.
-            requested: counter.exact_blocks().map_or_else(
-                || seen(requested, most.requested.max(blocks), most_blocks),
-                |exact| Bounds::exact(exact.max(most.requested)),
-            ),
-            usable: seen(usable, most.usable, most_usable),
-        }
+        let requested = counter.exact_blocks().map_or_else(
+            || seen(requested, most.requested.max(blocks), most_blocks),
+            |exact| Bounds::exact(exact.max(most.requested)),
+        );
+        let usable = seen(usable, most.usable, most_usable).at_least(requested);
+        Together { charged, requested, usable }
     }
 }

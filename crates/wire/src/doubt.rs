@@ -35,21 +35,28 @@ impl Doubts {
 
     /// So many bytes, which were just granted, are in doubt; whether they are now.
     pub(crate) fn begin(&self, more: u64) -> bool {
-        let changed = |word: u64| {
+        self.change(|word| {
             let sum = (word & BYTES) + more;
-            (word & GIVEN_UP == 0 && sum <= BYTES).then(|| self.changed(word, sum))
-        };
-        self.0.fetch_update(SeqCst, SeqCst, changed).is_ok()
+            (word & GIVEN_UP == 0 && sum <= BYTES).then_some(sum)
+        })
     }
 
     fn end(&self, less: u64) {
-        let changed = |word: u64| self.changed(word, (word & BYTES).saturating_sub(less));
-        let _ = self.0.fetch_update(SeqCst, SeqCst, |word| Some(changed(word)));
+        self.change(|word| Some((word & BYTES).saturating_sub(less)));
     }
 
-    fn changed(&self, word: u64, bytes: u64) -> u64 {
-        let count = (word & !(BYTES | GIVEN_UP)).wrapping_add(CHANGED) & !GIVEN_UP;
-        word & GIVEN_UP | count | bytes
+    /// Sets the bytes that a word leads to, if it leads to any.
+    fn change(&self, bytes: impl Fn(u64) -> Option<u64>) -> bool {
+        let mut word = self.look();
+        while let Some(bytes) = bytes(word) {
+            let count = (word & !(BYTES | GIVEN_UP)).wrapping_add(CHANGED) & !GIVEN_UP;
+            let changed = word & GIVEN_UP | count | bytes;
+            match self.0.compare_exchange(word, changed, SeqCst, SeqCst) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 }
 

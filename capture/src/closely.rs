@@ -5,11 +5,11 @@ use core::cell::Cell;
 
 use crate::apart::{self, Row};
 use crate::counting::{LARGE, is_by_usable};
+use crate::doubtful::Doubtful;
 use crate::heads::usable_size;
 use crate::lane::{Lane, Old};
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::sizes::Known;
-use crate::spending::Doubtful;
 use crate::{loading, refusing, spending, usable};
 
 /// An allocation.

@@ -10,12 +10,12 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use heaptape_wire::ledger::{Account, Ledger};
 
 use crate::apart::Row;
+use crate::doubtful::Doubtful;
 use crate::early::is_early;
 use crate::heads::usable_size;
 use crate::lane::{self, Lane, Old, add};
 use crate::next::{UsableSize, next};
 use crate::sizes::Known;
-use crate::spending::Doubtful;
 use crate::{apart, callers, closely, pages, sheets, sizes, spending, usable};
 
 /// What this process counts.

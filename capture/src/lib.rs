@@ -31,6 +31,7 @@ mod closely;
 mod counted;
 mod counting;
 mod data;
+mod doubtful;
 mod early;
 mod environment;
 mod exec;

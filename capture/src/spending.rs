@@ -1,6 +1,5 @@
 //! Spending: a thread's way to the job's budget, and what the budget asks of the system.
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_wire::budget::Machine;
@@ -73,7 +72,7 @@ fn spend_by_asking(purse: &'static Purse, bytes: u64) -> bool {
 }
 
 /// Spends, by this way, once all has come free that may; false where it does not fit even then.
-fn insist(bytes: u64, spends: impl Fn() -> bool) -> bool {
+pub fn insist(bytes: u64, spends: impl Fn() -> bool) -> bool {
     lay_to_rest(bytes);
     let budget = ledger().budget();
     let ends = ledger().header().ends();
@@ -133,6 +132,27 @@ fn lay_to_rest(bytes: u64) {
     header.blur();
 }
 
+/// Whether the collector answers: one that is stopped or gone is not waited for again so soon.
+struct Vain(AtomicU64);
+
+static HEIRS: Vain = Vain(AtomicU64::new(0));
+
+impl Vain {
+    const PAUSE_MS: u32 = 1000;
+
+    fn is_worth_it(&self) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        last == 0 || arena().session().clock().wrapping_sub(last as u32) >= Self::PAUSE_MS
+    }
+
+    /// It has answered, or has not; gives that back.
+    fn note(&self, has_answered: bool) -> bool {
+        let clock = || 1 << 32 | u64::from(arena().session().clock());
+        self.0.store(if has_answered { 0 } else { clock() }, Ordering::Relaxed);
+        has_answered
+    }
+}
+
 /// The same for what processes have released that share it with the dead. Where that is little, and it was asked for a
 /// moment ago, it is told how much may stand in the peak.
 fn take_from_heirs() {
@@ -143,13 +163,13 @@ fn take_from_heirs() {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let (budget, legacy) = (ledger().budget(), &ledger().header().legacy);
     let released = legacy.released();
-    if released == 0 {
-        return;
+    if released == 0 || !HEIRS.is_worth_it() {
+        return legacy.note_stale();
     }
     let (now, last) = (arena().session().clock(), LAST.load(Ordering::Relaxed));
     let is_due = last == 0 || now.wrapping_sub(last as u32) >= PAUSE_MS;
     if is_due || released >= LITTLE.max(budget.granted() / PART) {
-        settles();
+        HEIRS.note(settles());
         LAST.store(1 << 32 | u64::from(arena().session().clock()), Ordering::Relaxed);
     }
     legacy.note_stale();
@@ -188,7 +208,7 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
         if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
             return false;
         }
-        if header.ends() == ends && !settles() {
+        if header.ends() == ends && !HEIRS.note(settles()) {
             return false;
         }
         ends = header.ends();
@@ -227,7 +247,9 @@ fn is_to_be_asked() -> bool {
     let (time, deaths) = (arena().session().clock().wrapping_add(1), ledger().header().deaths());
     let last = ASKED.load(Ordering::Relaxed);
     let is_old = last == 0 || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS;
-    is_old || last as u32 != deaths || ledger().header().legacy.released() > 0
+    is_old
+        || last as u32 != deaths
+        || ledger().header().legacy.released() > 0 && HEIRS.is_worth_it()
 }
 
 /// Waits until the collector has given back what those held that it knows to be dead; false where it never will.
@@ -249,72 +271,6 @@ fn settles() -> bool {
         }
     }
     true
-}
-
-/// Bytes that are charged for a call which the kernel may refuse, as it may all that is large: as long as it is not known
-/// they do not stand in the peak.
-pub struct Doubtful {
-    lane: Lane,
-    bytes: u64,
-    /// What of it is in doubt.
-    doubt: u64,
-    /// The peak before.
-    peak: u64,
-}
-
-impl Doubtful {
-    /// Charges the bytes; `None` where they do not fit.
-    #[cold]
-    #[inline(never)]
-    pub fn spend(lane: Lane, bytes: u64) -> Option<Doubtful> {
-        let budget = ledger().budget();
-        let (peak, doubt) = (budget.peak(), Cell::new(0));
-        if let Some(purse) = lane.purse {
-            let spends = || {
-                let spent = budget.spend_in_doubt(purse, bytes, &System);
-                spent.map(|bytes| doubt.set(bytes)).is_ok()
-            };
-            // Before it is in the budget: who ends in between is known to be in doubt.
-            note_doubt(bytes);
-            if !insist(bytes, spends) {
-                note_doubt(bytes.wrapping_neg());
-                return None;
-            }
-        }
-        Some(Doubtful { lane, bytes, doubt: doubt.get(), peak })
-    }
-
-    /// The call has succeeded.
-    pub fn confirm(self) {
-        if self.lane.purse.is_some() {
-            ledger().budget().confirm(self.doubt);
-            note_blocks(self.lane, self.bytes as i64);
-            note_doubt(self.bytes.wrapping_neg());
-            ledger().header().note_high(ledger().budget().granted());
-        }
-    }
-
-    /// It has failed: gives the bytes back.
-    pub fn fail(self) {
-        if self.lane.purse.is_none() {
-            return;
-        }
-        let budget = ledger().budget();
-        budget.doubt_no_more(self.doubt);
-        refund_beside(self.lane, self.bytes);
-        note_doubt(self.bytes.wrapping_neg());
-        // Others may have drawn between two steps of this, and taken it for certain.
-        if budget.peak() != self.peak {
-            ledger().header().blur();
-        }
-    }
-}
-
-/// In the account, for the collector, should the call never come back.
-fn note_doubt(more: u64) {
-    if let Some(account) = counting::account() {
-        account.note_doubt(more);
-    }
 }
 
 /// Gives bytes back that were charged for a call which has failed. They may stand in the peak, which they never were in.

@@ -208,11 +208,11 @@ mod tests {
         for (text, sentence) in [
             (
                 "10",
-                "'10' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+                "'10' is too small a limit: no program can start with less than 65536 bytes, and the smallest need about 200000.",
             ),
             (
                 "0",
-                "'0' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+                "'0' is too small a limit: no program can start with less than 65536 bytes, and the smallest need about 200000.",
             ),
             ("-1", "'-1' is a negative size: it must be zero or more."),
             (

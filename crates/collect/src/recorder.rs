@@ -75,6 +75,24 @@ pub(crate) trait Observer {
 
     /// A round is over.
     fn after_round(&mut self, _recorder: &mut Recorder) {}
+
+    /// A command has come by itself, and has not begun.
+    fn admits(&mut self, _pid: u32) {}
+
+    /// Whether it is certain by now that the job does not stay within its limit.
+    fn is_broken(&mut self) -> bool {
+        false
+    }
+
+    /// Whether there may be something to tell after any round.
+    fn may_speak(&self) -> bool {
+        false
+    }
+
+    /// Whether processes are left that are held and not counted.
+    fn is_holding(&self) -> bool {
+        false
+    }
 }
 
 /// The state of a recording.

@@ -85,11 +85,20 @@ impl Looker {
     }
 
     /// There is no group after all.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self, why: String) {
         self.group = None;
         self.due = Budget::new(PROCESSES.0, PROCESSES.1, Instant::now());
-        let sentence = "the command could not enter its cgroup: the kernel did not let it.";
-        self.kernel.missing = Some(sentence.to_owned());
+        self.kernel.missing = Some(why);
+    }
+
+    /// Not all of the job has come into the group: what is not in it has left nothing.
+    pub(super) fn is_of_some_only(&mut self, why: String) {
+        self.kernel.missing.get_or_insert(why);
+    }
+
+    /// Whether the job has to end, or had to.
+    pub(super) fn is_over(&self) -> bool {
+        self.kernel.over.is_some()
     }
 
     /// The command has started.
@@ -135,8 +144,7 @@ impl Looker {
         }
         let pids = self.pids();
         let Some(halting) = &self.halting else { return };
-        let stop = || halting.stop(&pids, &|| ());
-        self.group.as_ref().map_or_else(stop, |group| group.frozen(stop));
+        halting.stop(&pids, self.group.as_deref(), &|| ());
     }
 
     /// Why the job has to end, once.
@@ -267,7 +275,9 @@ impl Looker {
     /// Whether one of these processes is not in the group. One that is ending is in none any more; it has no memory
     /// left then, so that is looked at afterwards.
     fn has_left(&self) -> bool {
-        let Some(group) = &self.group else { return false };
+        let Some(group) = self.group.as_ref().filter(|_| self.kernel.missing.is_none()) else {
+            return false;
+        };
         let has_memory = |pid| read::statm(pid, 1).is_ok_and(|statm| statm.resident > 0);
         self.seen.pids.iter().any(|&pid| group.has(pid) == Some(false) && has_memory(pid))
     }

@@ -219,7 +219,10 @@ impl Gathering {
             let may_speak = recorder.has_news() || observer.may_speak();
             self.aloud(may_speak, || observer.after_round(recorder));
             let is_left = || !recorder.is_over(no_wait) || (!no_wait && observer.is_holding());
-            if self.is_over() && (self.joined == 0 || !is_left()) && !self.is_called() {
+            if self.is_over()
+                && (self.joined == 0 || !is_left() || recorder.waits_in_vain())
+                && !self.is_called()
+            {
                 return true;
             }
             idle = if busy { 0 } else { idle + 1 };

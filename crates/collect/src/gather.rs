@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
-use heaptape_proc::launcher;
+use heaptape_proc::{launcher, lineage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
-use crate::caller::{Caller, Standing, Waiting, ancestors};
+use crate::caller::{Caller, Standing, Waiting};
 use crate::count::{self, CountWatch, Counted, Counting};
 use crate::counter::Counter;
 use crate::exit;
@@ -279,7 +279,7 @@ impl Gathering {
     /// number is known. Whether it is none of those.
     fn take_in(&mut self, pid: u32, stderr: Option<OwnedFd>) -> bool {
         let is_member = |pid: u32| self.members.iter().any(|member| member.pid == pid);
-        let is_members = std::iter::once(pid).chain(ancestors(pid)).any(is_member);
+        let is_members = lineage(pid).any(is_member);
         self.joined += u32::from(!is_members);
         self.members.push(Member { pid, watch: exit::watch(pid), stderr });
         self.was_called = true;
@@ -289,7 +289,7 @@ impl Gathering {
 
     /// Who waits for this process's part in the job need not be waited for any more.
     fn settle_with(&mut self, pid: u32) {
-        let Some(parent) = ancestors(pid).next() else { return };
+        let Some(parent) = lineage(pid).nth(1) else { return };
         let waits =
             |caller: &&mut Caller| caller.pid == parent && caller.standing == Standing::WaitsFirst;
         self.callers.iter_mut().filter(waits).for_each(|it| it.standing = Standing::Waits);

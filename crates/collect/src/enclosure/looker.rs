@@ -22,8 +22,8 @@ const LONG: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 const FAR: Duration = Duration::from_millis(20);
 /// The same of processes, of which the kernel has to walk all pages.
 const PROCESSES: (Duration, u32) = (Duration::from_millis(10), 10);
-/// How often it is noted who is there.
-const MEMBERS_EVERY: Duration = Duration::from_millis(50);
+/// How often it is noted who is there, and the share of the time that may take: of thousands that is long.
+const MEMBERS: (Duration, u32) = (Duration::from_millis(50), 50);
 /// How long one who is killed may take to give his memory back.
 const DYING: Duration = Duration::from_millis(500);
 
@@ -45,7 +45,7 @@ pub(super) struct Looker {
     /// What was shared beyond all that is charged, at the last look.
     unmapped: u64,
     members: Members,
-    noted: Instant,
+    to_note: Budget,
     seen: Seen,
     kernel: Kernel,
     /// The end was decided and nobody was told yet.
@@ -76,7 +76,7 @@ impl Looker {
             last: None,
             unmapped: 0,
             members: Members::default(),
-            noted: now,
+            to_note: Budget::new(MEMBERS.0, MEMBERS.1, now),
             seen: Seen::default(),
             kernel,
             is_news: false,
@@ -185,10 +185,12 @@ impl Looker {
 
     fn looked(&mut self, now: Instant) -> Option<(Judge, u64)> {
         let pids = self.pids();
-        if self.last.is_none() || now >= self.noted {
+        if self.to_note.is_due(now) {
+            let before = budget::processor_time();
             self.members.note(&pids);
-            self.noted = now + MEMBERS_EVERY;
             self.kernel.is_left |= self.has_left();
+            let cost = budget::processor_time().saturating_sub(before);
+            self.to_note.spent(cost, Instant::now());
         }
         let objects = self.objects();
         let memory = self.group.as_ref().map(|group| group.memory()).unwrap_or_default();

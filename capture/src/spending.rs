@@ -1,6 +1,6 @@
 //! Spending: a thread's way to the job's budget, and what the budget asks of the system.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::SHEETS;
@@ -12,7 +12,7 @@ use crate::counting::{self, ledger};
 use crate::knell;
 use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
-use crate::patience::Patience;
+use crate::patience::{self, Patience};
 use crate::whole;
 
 const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
@@ -252,6 +252,12 @@ fn is_to_be_asked() -> bool {
         || ledger().header().legacy.released() > 0 && HEIRS.is_worth_it()
 }
 
+/// How long an answer is waited for while the collector works. Who has written over the shared pages may have it wait
+/// itself for somebody who never comes: then no answer is waited for so long again.
+const ANSWER_MS: u64 = 10_000;
+const DEAF_MS: u64 = 50;
+static IS_DEAF: AtomicBool = AtomicBool::new(false);
+
 /// Waits until the collector has given back what those held that it knows to be dead; false where it never will.
 fn settles() -> bool {
     let header = ledger().header();
@@ -260,9 +266,15 @@ fn settles() -> bool {
     ASKED.store(u64::from(time.max(1)) << 32 | u64::from(deaths), Ordering::Relaxed);
     let question = header.ask();
     let (mut beat, mut silent) = (session.heartbeat(), 0);
+    let begin = arch::stamp();
+    let most_ms = if IS_DEAF.load(Ordering::Relaxed) { DEAF_MS } else { ANSWER_MS };
     while !header.is_settled(question) {
         // It may be slow on a busy machine, as long as it lives.
         if !System.wait(silent) || session.is_orphaned() || !session.is_open() {
+            return false;
+        }
+        if arch::stamp().saturating_sub(begin) > most_ms * patience::ticks_per_ms() {
+            IS_DEAF.store(true, Ordering::Relaxed);
             return false;
         }
         silent += 1;

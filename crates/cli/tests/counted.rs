@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::{program, static_program};
 use harness::limited::{bounds, document, limited};
-use harness::running::{Outcome, Running, run, until};
+use harness::running::{Outcome, Running, run, state, until};
 use harness::{LIMIT, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -111,11 +111,6 @@ impl Straying {
 /// Whether a process is there and runs, or waits to.
 fn lives(pid: u64) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
-}
-
-fn state(pid: u64) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim().chars().next()
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::limited::{assert_documented, documented_fields, fields};
+use harness::limited::{assert_documented, documented_fields, fields, written};
 use harness::running::{Outcome, Running, run, until};
 use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
@@ -347,12 +347,6 @@ fn commands_that_join_are_counted_together() {
     let rows = document["processes"].as_array().expect("rows");
     let shells = rows.iter().filter(|row| row["command"][0] == "sh").count();
     assert!(shells >= 2, "{document}");
-}
-
-/// The document, once the process that counted has written it.
-fn written(file: &Path) -> Value {
-    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-    until(harness::LIMIT, document).expect("a document")
 }
 
 #[test]

@@ -180,7 +180,6 @@ fn every_row_of_real_libraries_is_as_gimli_reads_it() {
     files.dedup();
     for path in files {
         let (rows, unknown) = compare(&path);
-        println!("{}: {rows} addresses, {unknown} without a rule", path.display());
         assert!(rows > 10 && unknown * 100 <= rows, "{}", path.display());
     }
 }

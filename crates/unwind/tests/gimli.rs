@@ -192,7 +192,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// What is read lies within the module: a page that can't be read follows it.
+/// However damaged a table is, nothing panics and nothing goes on for ever.
 #[test]
 fn damaged_tables_have_no_rule_and_no_fault() {
     let data = fs::read(std::env::current_exe().unwrap()).unwrap();

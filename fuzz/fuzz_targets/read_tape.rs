@@ -20,6 +20,7 @@ fn read(bytes: Vec<u8>) {
         let _ = tape.live_at(number, process.peak_at);
         let _ = tape.marks(number).map(|marks| marks.count());
         let _ = tape.index_at(number, 1000);
+        let _ = tape.sites(number).map(|sites| sites.iter().count());
         let _ = verify(&tape, number);
     }
 }

@@ -1,13 +1,15 @@
 //! Frames on their way to the file: from the writer's raw columns to bytes.
 
+use crate::codes::RawCodes;
 use crate::column::{Column, Packer};
 use crate::event::{Ended, Header, Placement, ProcessEnd, ProcessStart, Uncovered};
 use crate::family::Inheritance;
 use crate::field::FieldWriter;
-use crate::format::{FrameHead, FrameKind, opening, trailer};
+use crate::format::{FrameHead, FrameKind, PLAIN, WITH_SITES, opening, trailer};
 use crate::keyframe::RawKeyframe;
 use crate::notes::RawNotes;
 use crate::pool::Pooled;
+use crate::sites::RawSites;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
 
@@ -30,6 +32,8 @@ pub(crate) enum Content {
     End(ProcessEnd),
     Uncovered(Uncovered),
     Index(Option<Ended>),
+    Sites(Box<RawSites>),
+    Codes(RawCodes),
 }
 
 impl RawFrame {
@@ -94,7 +98,8 @@ impl Encoder {
         let before = out.len();
         self.before = (self.bytes, self.index.len());
         if self.bytes == 0 {
-            out.extend_from_slice(&opening());
+            let has_sites = matches!(&frame.content, Content::Job(job) if job.stacks().is_some());
+            out.extend_from_slice(&opening(if has_sites { WITH_SITES } else { PLAIN }));
         }
         let mut header = FieldWriter::new();
         let kind = self.fill(frame.content, &mut header)?;
@@ -163,6 +168,14 @@ impl Encoder {
                 header.text(ended.as_ref().map_or("", Ended::as_str).as_bytes());
                 packer.bytes(Column::Frames, &self.index)?;
                 FrameKind::Index
+            }
+            Content::Sites(sites) => {
+                sites.pack(packer, header)?;
+                FrameKind::Sites
+            }
+            Content::Codes(codes) => {
+                codes.pack(packer, header)?;
+                FrameKind::Codes
             }
         })
     }

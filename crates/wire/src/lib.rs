@@ -32,4 +32,5 @@ pub mod plain;
 pub mod process;
 pub mod purse;
 pub mod session;
+pub mod site;
 mod steal;

@@ -146,8 +146,12 @@ mod tests {
 
     #[test]
     fn what_was_made_last_has_the_address() {
-        let text = "1000 100 old\n1080 10 within\n10a0 20 LazyCompile:*grow /a b.js:1:2\n1000 10 new\r\n";
-        let found = names(text, &[0x1000, 0x1001, 0x1010, 0x1011, 0x1081, 0x1090, 0x1091, 0x10b0, 0x1100, 0x1101]);
+        let text =
+            "1000 100 old\n1080 10 within\n10a0 20 LazyCompile:*grow /a b.js:1:2\n1000 10 new\r\n";
+        let found = names(
+            text,
+            &[0x1000, 0x1001, 0x1010, 0x1011, 0x1081, 0x1090, 0x1091, 0x10b0, 0x1100, 0x1101],
+        );
         let grow = "LazyCompile:*grow /a b.js:1:2";
         assert_eq!(found, ["-", "new", "new", "old", "within", "within", "old", grow, "old", "-"]);
     }
@@ -155,7 +159,10 @@ mod tests {
     #[test]
     fn lines_of_another_form_are_passed_over() {
         let text = "\n1000\n1000 10\nxyz 10 a\n1000 0 empty\nffffffffffffffff 10 beyond\n0x2000 0x10 right\n3000 10  \nend";
-        assert_eq!(names(text, &[0x1001, 0x2001, 0x3001, 0, u64::MAX]), ["-", "right", "-", "-", "-"]);
+        assert_eq!(
+            names(text, &[0x1001, 0x2001, 0x3001, 0, u64::MAX]),
+            ["-", "right", "-", "-", "-"]
+        );
     }
 
     #[test]

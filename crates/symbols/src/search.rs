@@ -82,9 +82,10 @@ impl Search {
         let root = [PathBuf::from("/")];
         let far = self.roots.iter().chain(&root).map(|root| root.join(DEBUG).join(below));
         // The folder of a file below a root has the root in its name.
-        let near = self.roots.iter().filter_map(|root| {
-            Some(root.join(DEBUG).join(folder.strip_prefix(root).ok()?))
-        });
+        let near = self
+            .roots
+            .iter()
+            .filter_map(|root| Some(root.join(DEBUG).join(folder.strip_prefix(root).ok()?)));
         let folders = [folder.to_owned(), folder.join(".debug")].into_iter().chain(near).chain(far);
         // It would be the file itself.
         folders.map(|folder| folder.join(name)).filter(|found| found != path).collect()

@@ -32,13 +32,14 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 static EPOCH: AtomicU32 = AtomicU32::new(1);
 
 /// Threads with a place for their last stack; others are walked from the first frame to the last each time.
-const WALKERS: usize = 2048;
+const WALKERS: usize = 1024;
 /// Places for those, and for signal handlers that come while a thread's own is in use.
 const SPARE: usize = 64;
 
 /// Everything that is kept for stacks.
 #[repr(C, align(4096))]
 pub struct Region {
+    /// Call stacks, and code objects of Python, which have numbers out of the same row.
     pub sites: Sites,
     pub rules: Rules,
     spare: [Walker; SPARE],
@@ -49,6 +50,12 @@ pub struct Region {
 pub const REGION_BYTES: usize = size_of::<Region>();
 
 static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Where it is mapped, as start and length; of no length while it is not.
+pub fn mapped() -> (usize, usize) {
+    let start = REGION.load(Ordering::Relaxed) as usize;
+    (start, if start == 0 { 0 } else { REGION_BYTES })
+}
 
 /// What is kept. Only while stacks are wanted.
 #[inline(always)]
@@ -68,6 +75,11 @@ pub fn begin() {
     }
 }
 
+/// Whether stacks are wanted.
+pub fn is_on() -> bool {
+    DEPTH.load(Ordering::Relaxed) != 0
+}
+
 /// The process records no more.
 pub fn end() {
     DEPTH.store(0, Ordering::Relaxed);
@@ -75,6 +87,9 @@ pub fn end() {
 
 /// Modules were unloaded.
 pub fn modules_gone() {
+    if DEPTH.load(Ordering::Relaxed) != 0 {
+        region().rules.forget();
+    }
     GENERATION.fetch_add(1, Ordering::Relaxed);
     EPOCH.fetch_add(1, Ordering::Relaxed);
 }

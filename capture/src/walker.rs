@@ -17,13 +17,17 @@ use heaptape_wire::note::NoteKind;
 use heaptape_wire::site::{MAX_DEPTH, SiteEnd, site_word};
 
 use crate::callstack::{epoch, generation, region};
+use crate::python::Line;
 use crate::reach::Reach;
-use crate::{owner, thread};
+use crate::{owner, python, thread};
 
 /// Frames that are walked beyond those wanted, so that a stack that gets shorter by a few has them.
 const BEYOND: usize = 32;
 /// Frames that are kept.
 const KEPT: usize = MAX_DEPTH + 2 * BEYOND;
+
+/// Sites that a thread finds again by itself.
+const MET: usize = 128;
 
 /// A frame, as its callee left it: with the return address in place.
 #[derive(Clone, Copy)]
@@ -109,12 +113,17 @@ pub struct Walker {
     end: Cell<SiteEnd>,
     /// The hash and the count of what was further out than the last one, and is not kept.
     base: Cell<(u64, u32)>,
-    /// The last site, and its number.
-    last: Cell<(u64, u32)>,
+    /// Sites that were met lately, and their numbers, by a part of their names.
+    met: [Cell<(u64, u32)>; MET],
     reach: Reach,
     frames: [Cell<Frame>; KEPT],
     /// Frames that are new, innermost first.
     fresh: [Cell<Frame>; KEPT],
+    /// Frames of Python code, how many there are, whether that is all, and a hash of them.
+    lines: [Cell<Line>; MAX_DEPTH],
+    line_count: Cell<u32>,
+    has_all_lines: Cell<bool>,
+    lines_hash: Cell<u64>,
     text: [Cell<u64>; MAX_DEPTH],
 }
 
@@ -156,7 +165,10 @@ impl Walker {
         self.epoch.set(epoch());
         self.tid.set(tid);
         self.reach.forget();
-        self.last.set((0, 0));
+        self.met.iter().for_each(|met| met.set((0, 0)));
+        self.line_count.set(0);
+        self.has_all_lines.set(true);
+        self.lines_hash.set(0);
         self.clear();
     }
 
@@ -173,22 +185,38 @@ impl Walker {
         let innermost = Frame { address, sp, bp, ..Frame::NONE };
         self.reach.stand_on(sp - 8);
         let keeps = self.walk(innermost, depth);
+        if python::is_there() {
+            self.take_lines(depth);
+        }
         if self.count() == 0 {
             return None;
         }
         let name = self.name(depth);
-        let number =
-            if self.last.get().0 == name { self.last.get().1 } else { self.find(name, depth) };
+        let (met, number) = self.met[name as usize % MET].get();
+        let number = if met == name { number } else { self.find(name, depth) };
         if !keeps {
             self.clear();
         }
         Some(site_word(number) as usize)
     }
 
+    /// Takes the frames of Python code.
+    #[inline(never)]
+    fn take_lines(&self, depth: usize) {
+        let (count, is_all) = python::frames(&self.lines[..depth]);
+        let lines = self.lines[..count].iter();
+        let hash = lines.fold(0u64, |sum, line| {
+            sum.wrapping_mul(MULTIPLIER).wrapping_add(scatter(line.get().hash()))
+        });
+        self.line_count.set(count as u32);
+        self.has_all_lines.set(is_all);
+        self.lines_hash.set(hash);
+    }
+
     #[inline(never)]
     fn find(&self, name: u64, depth: usize) -> u32 {
         let number = region().sites.number(name, |number| self.define(number, depth));
-        self.last.set((name, number));
+        self.met[name as usize % MET].set((name, number));
         number
     }
 
@@ -262,7 +290,7 @@ impl Walker {
     /// One step outwards from a frame. (That it restores the register is noted in the frame.)
     #[inline(always)]
     fn step(&self, frame: &mut Frame) -> Step {
-        let rule = region().rules.of(frame.address, generation());
+        let rule = region().rules.of(frame.address);
         let (cfa, bp) = match rule {
             Rule::Frame { cfa, bp } => (cfa, bp),
             Rule::End => return Step::End(SiteEnd::Outermost),
@@ -391,7 +419,11 @@ impl Walker {
 
     /// How the wanted part of the stack ends.
     fn wanted_end(&self, depth: usize) -> SiteEnd {
-        if self.count() > depth { SiteEnd::Depth } else { self.end.get() }
+        if self.count() > depth || !self.has_all_lines.get() {
+            SiteEnd::Depth
+        } else {
+            self.end.get()
+        }
     }
 
     /// What tells a stack from all others, as far as it is wanted.
@@ -402,23 +434,37 @@ impl Walker {
         let hash = self.from(self.first.get() as usize).hash.wrapping_sub(outside);
         let kind =
             count as u64 | (self.wanted_end(depth) as u64) << 8 | u64::from(generation()) << 16;
-        scatter(hash ^ scatter(kind ^ MULTIPLIER)).max(1)
+        scatter(hash ^ scatter(kind ^ MULTIPLIER) ^ self.lines_hash.get()).max(1)
     }
 
     /// Tells the collector what a new site is.
     #[cold]
     #[inline(never)]
     fn define(&self, number: u32, depth: usize) {
-        let (beyond, count) = self.wanted(depth);
-        let frames =
-            self.frames[self.first.get() as usize..beyond].iter().map(|frame| frame.get().address);
-        let visible = frames.filter(|&address| !owner::is_ours(address));
-        visible.zip(&self.text).for_each(|(address, word)| word.set(address as u64));
+        let (beyond, _) = self.wanted(depth);
+        let mut count = 0;
+        let mut put = |frame: u64| {
+            if let Some(word) = self.text.get(count) {
+                word.set(frame);
+                count += 1;
+            }
+        };
+        let mut lines = self.lines[..self.line_count.get() as usize].iter().peekable();
+        for place in self.first.get() as usize..beyond {
+            let further_out = self.frames.get(place + 1).map_or(usize::MAX, |outer| outer.get().sp);
+            while let Some(line) = lines.next_if(|line| line.get().mark < further_out) {
+                put(line.get().frame());
+            }
+            let address = self.frames[place].get().address;
+            if !owner::is_ours(address) {
+                put(address as u64);
+            }
+        }
+        lines.for_each(|line| put(line.get().frame()));
         let end = self.wanted_end(depth) as u64;
         // SAFETY: the words are initialised, and nobody changes them while the walker is claimed.
-        let text = unsafe {
-            core::slice::from_raw_parts(self.text.as_ptr().cast::<u8>(), 8 * count.min(MAX_DEPTH))
-        };
+        let text =
+            unsafe { core::slice::from_raw_parts(self.text.as_ptr().cast::<u8>(), 8 * count) };
         thread::note(NoteKind::Site, 0, &[u64::from(number), end], text);
     }
 }

@@ -32,12 +32,14 @@ pub mod overview;
 pub mod places;
 pub mod processes;
 pub mod sites;
+pub mod stack;
 pub mod suppressions;
 pub mod survey;
 pub mod timeline;
 
 pub use error::Error;
 pub use heaptape_tape::{
-    Call, CallCounts, CallerNumber, Effect, Ended, Header, LiveBlock, Note, NoteKind, Placement,
-    ProcessNumber, ProcessSummary, Release, Resolved, Sample, Summary, Uncovered, Verdict,
+    Call, CallCounts, CallerNumber, Code, Effect, Ended, Header, LiveBlock, Note, NoteKind,
+    Placement, ProcessNumber, ProcessSummary, Release, Resolved, Sample, SiteCounts, SiteEnd,
+    Summary, Uncovered, Verdict,
 };

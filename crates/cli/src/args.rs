@@ -22,7 +22,7 @@ use crate::output::Stdout;
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
 pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
-pub(crate) use recording::Record;
+pub(crate) use recording::{DEPTH, Record};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
 pub(crate) use telling::{Diff, DiffBy, Leaks, PlotOptions, Report};
 
@@ -135,7 +135,7 @@ pub(crate) enum Command {
 }
 
 /// The text at the end of a command's help: two commands with what they do.
-fn examples(pairs: [(&str, &str); 2]) -> String {
+fn examples<const N: usize>(pairs: [(&str, &str); N]) -> String {
     let lines = pairs.map(|(command, purpose)| format!("  # {purpose}\n  {command}"));
     format!("Examples:\n{}", lines.join("\n"))
 }

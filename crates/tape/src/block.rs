@@ -69,6 +69,8 @@ pub(crate) struct RawBlock {
     /// Codes of [`Callers`](crate::callers::Callers), and the callers that they stand for.
     pub(crate) callers: Numbers,
     pub(crate) caller_names: CallerNames,
+    /// Whether some of them are sites.
+    pub(crate) has_sites: bool,
     pub(crate) threads: Runs,
     pub(crate) times: Runs,
     pub(crate) unknown: Numbers,
@@ -130,7 +132,10 @@ impl RawBlock {
         packer.numbers(Column::Fault, &self.faults)?;
         packer.numbers(Column::Slack, &self.slacks)?;
         packer.numbers(Column::Address, &self.addresses)?;
-        packer.numbers(Column::Caller, &self.callers)?;
+        match self.has_sites {
+            true => packer.fields(Column::Caller, &self.callers)?,
+            false => packer.numbers(Column::Caller, &self.callers)?,
+        }
         packer.numbers(Column::CallerName, &self.caller_names.names)?;
         packer.numbers(Column::CallerAddress, &self.caller_names.addresses)?;
         packer.list(Column::Time, self.times.numbers(self.items()))

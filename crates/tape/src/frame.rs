@@ -33,7 +33,7 @@ pub(crate) enum Content {
     End(ProcessEnd),
     Uncovered(Uncovered),
     Index(Option<Ended>),
-    Sites(RawSites),
+    Sites(Box<RawSites>),
     Codes(RawCodes),
     Names(RawNames),
 }

@@ -11,20 +11,21 @@ use heaptape_wire::site::{MAX_DEPTH, SiteEnd, interpreted_of};
 /// A frame, further in than that of another node.
 #[derive(Clone, Copy)]
 struct Node {
-    frame: u64,
+    /// The number of its frame among those that differ.
+    frame: u32,
     outer: u32,
-    /// Frames from the root to here.
-    depth: u32,
 }
 
 /// The sites of a process, and the interpreted code that their frames lie in.
 ///
-/// They take some 20 bytes a frame that no other stack shares; a stack is put together when it is asked for.
+/// They take some 10 bytes a frame that no other stack shares; a stack is put together when it is asked for.
 #[derive(Clone, Default)]
 pub struct Sites {
     /// Node 0 is the root, which is no frame.
     nodes: Vec<Node>,
-    /// The frames that differ.
+    /// Frames from the root to each.
+    depths: Vec<u8>,
+    /// The frames that differ; the first is none.
     frames: Vec<u64>,
     sites: Vec<(u32, SiteEnd)>,
     codes: Vec<Code>,
@@ -33,10 +34,15 @@ pub struct Sites {
 impl Sites {
     /// Reads those of a process.
     pub(crate) fn read(tape: &Tape, contents: &ProcessContents) -> Result<Sites, Error> {
-        let mut all = Sites::default();
-        all.nodes.push(Node { frame: 0, outer: 0, depth: 0 });
+        let mut all = Sites {
+            nodes: vec![Node { frame: 0, outer: 0 }],
+            depths: vec![0],
+            frames: vec![0],
+            ..Sites::default()
+        };
+        let mut inside = Inside::default();
         for located in &contents.sites {
-            all.add_sites(tape, located).map_err(|why| why.at(located.frame))?;
+            all.add_sites(tape, located, &mut inside).map_err(|why| why.at(located.frame))?;
         }
         for located in &contents.codes {
             all.add_codes(tape, located).map_err(|why| why.at(located.frame))?;
@@ -44,9 +50,14 @@ impl Sites {
         Ok(all)
     }
 
-    fn add_sites(&mut self, tape: &Tape, located: &Located<SitesHeader>) -> Result<(), Unpack> {
+    fn add_sites(
+        &mut self,
+        tape: &Tape,
+        located: &Located<SitesHeader>,
+        inside: &mut Inside,
+    ) -> Result<(), Unpack> {
         let from = Unpacker { source: tape.payload(located), streams: &located.streams };
-        self.unpack(&from, &located.header).map_err(|why| match why {
+        self.unpack(&from, &located.header, inside).map_err(|why| match why {
             Wrong::Unpack(why) => why,
             Wrong::Broken => Unpack::Damaged("call stacks are not as many as their header says"),
         })
@@ -56,14 +67,17 @@ impl Sites {
         &mut self,
         from: &Unpacker<'_, P>,
         header: &SitesHeader,
+        inside: &mut Inside,
     ) -> Result<(), Wrong> {
         let mut last = 0;
         let mut new = SiteCounts::default();
         let nodes = self.nodes.len() as u64;
         let mut frames = FrameReader {
-            codes: from.numbers(Column::Frame)?.into_iter(),
-            names: from.numbers(Column::FrameName)?.into_iter(),
+            places: from.numbers(Column::Place)?.into_iter(),
+            frames: from.numbers(Column::Frame)?.into_iter(),
+            addresses: from.numbers(Column::FrameAddress)?.into_iter(),
             last: 0,
+            inside,
         };
         let ends = from.bytes(Column::SiteEnd)?;
         let branches = from.numbers(Column::Branch)?;
@@ -72,7 +86,7 @@ impl Sites {
             let mut node = u32::try_from(undelta(last, *branch)).map_err(|_| Wrong::Broken)?;
             self.node(node)?;
             for _ in 0..added.next().ok_or(Wrong::Broken)? {
-                let frame = frames.next(&mut self.frames)?;
+                let frame = frames.next(self.node(node)?.frame, &mut self.frames)?;
                 node = self.grow(node, frame)?;
             }
             let end = SiteEnd::from_code(u64::from(*end)).ok_or(Wrong::Broken)?;
@@ -89,13 +103,14 @@ impl Sites {
         self.nodes.get(node as usize).ok_or(Wrong::Broken)
     }
 
-    fn grow(&mut self, outer: u32, frame: u64) -> Result<u32, Wrong> {
-        let depth = self.node(outer)?.depth + 1;
+    fn grow(&mut self, outer: u32, frame: u32) -> Result<u32, Wrong> {
+        let depth = self.depths.get(outer as usize).ok_or(Wrong::Broken)? + 1;
         let next = u32::try_from(self.nodes.len()).map_err(|_| Wrong::Broken)?;
-        if depth as usize > MAX_DEPTH {
+        if usize::from(depth) > MAX_DEPTH {
             return Err(Wrong::Broken);
         }
-        self.nodes.push(Node { frame, outer, depth });
+        self.nodes.push(Node { frame, outer });
+        self.depths.push(depth);
         Ok(next)
     }
 
@@ -142,9 +157,12 @@ impl Sites {
 
     /// The frames from a node to the outermost.
     fn frames(&self, node: u32) -> impl Iterator<Item = u64> + '_ {
-        let node = self.nodes.get(node as usize);
-        let outer = |node: &&Node| self.nodes.get(node.outer as usize);
-        std::iter::successors(node, outer).take_while(|node| node.depth > 0).map(|node| node.frame)
+        let outer = |node: &u32| self.nodes.get(*node as usize).map(|node| node.outer);
+        let path = std::iter::successors(Some(node), outer).take_while(|&node| node > 0);
+        path.filter_map(|node| {
+            let node = self.nodes.get(node as usize)?;
+            self.frames.get(node.frame as usize).copied()
+        })
     }
 
     /// The code with a number that stands in an interpreted frame.
@@ -171,23 +189,52 @@ impl From<Unpack> for Wrong {
     }
 }
 
-/// The frames of new nodes, being read.
-struct FrameReader {
-    codes: std::vec::IntoIter<u64>,
-    names: std::vec::IntoIter<u64>,
-    last: u64,
+/// The frames that were met directly inside of each, by their numbers.
+#[derive(Default)]
+struct Inside(Vec<Vec<u32>>);
+
+impl Inside {
+    fn of(&mut self, outer: u32) -> &mut Vec<u32> {
+        let outer = outer as usize;
+        if outer >= self.0.len() {
+            self.0.resize_with(outer + 1, Vec::new);
+        }
+        &mut self.0[outer]
+    }
 }
 
-impl FrameReader {
-    /// The next frame; `known` are those that differ, so far.
-    fn next(&mut self, known: &mut Vec<u64>) -> Result<u64, Wrong> {
-        match self.codes.next().ok_or(Wrong::Broken)? {
-            0 => {
-                self.last = undelta(self.last, self.names.next().ok_or(Wrong::Broken)?);
-                known.push(self.last);
-                Ok(self.last)
-            }
-            code => known.get(code as usize - 1).copied().ok_or(Wrong::Broken),
+/// The frames of new nodes, being read.
+struct FrameReader<'a> {
+    places: std::vec::IntoIter<u64>,
+    frames: std::vec::IntoIter<u64>,
+    addresses: std::vec::IntoIter<u64>,
+    last: u64,
+    inside: &'a mut Inside,
+}
+
+impl FrameReader<'_> {
+    /// The number of the next frame, directly inside of that with the number `outer`. `known` are those that
+    /// differ, so far.
+    fn next(&mut self, outer: u32, known: &mut Vec<u64>) -> Result<u32, Wrong> {
+        let place = self.places.next().ok_or(Wrong::Broken)? as usize;
+        let met = self.inside.of(outer).len();
+        if place < met {
+            return self.inside.of(outer).get(place).copied().ok_or(Wrong::Broken);
         }
+        if place > met {
+            return Err(Wrong::Broken);
+        }
+        let number = match self.frames.next().ok_or(Wrong::Broken)? {
+            0 => {
+                self.last = undelta(self.last, self.addresses.next().ok_or(Wrong::Broken)?);
+                known.push(self.last);
+                known.len() as u64 - 1
+            }
+            number if number < known.len() as u64 => number,
+            _ => return Err(Wrong::Broken),
+        };
+        let number = u32::try_from(number).map_err(|_| Wrong::Broken)?;
+        self.inside.of(outer).push(number);
+        Ok(number)
     }
 }

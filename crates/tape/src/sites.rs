@@ -1,7 +1,8 @@
 //! A frame of sites: new call stacks of a process as branches of a tree.
 //!
 //! The tree's nodes are frames, the outermost ones nearest to the root, which is node 0. Each site says at which node it
-//! leaves the tree that is known so far, and adds the frames further in. The reader's mirror is
+//! leaves the tree that is known so far, and adds the frames further in. A frame is told by its place among those that were met
+//! directly inside of the outer one, since a call is nearly always followed by one of few. The reader's mirror is
 //! [`SiteTree`](crate::site_tree::SiteTree).
 
 use crate::column::{Column, Packer, delta};
@@ -21,9 +22,10 @@ pub(crate) struct RawSites {
     last: u32,
     branches: Numbers,
     added: Numbers,
+    places: Numbers,
     frames: Numbers,
-    names: Numbers,
-    last_name: u64,
+    addresses: Numbers,
+    last_address: u64,
     ends: Vec<u8>,
 }
 
@@ -48,17 +50,21 @@ impl RawSites {
         self.new.count(end);
     }
 
-    /// A new node has the frame with this number among those that differ.
-    pub(crate) fn frame(&mut self, number: u32) {
-        self.frames.push(u64::from(number) + 1);
+    /// A new node has the frame at this place among those inside of its outer frame.
+    pub(crate) fn node(&mut self, place: u32) {
+        self.places.push(place.into());
         self.new.frames += 1;
     }
 
-    /// A new node has a frame that no node had before.
-    pub(crate) fn new_frame(&mut self, frame: u64) {
-        self.frames.push(0);
-        self.names.push(delta(std::mem::replace(&mut self.last_name, frame), frame));
-        self.new.frames += 1;
+    /// The place is a new one, of the frame with this number, which no node had before if it is given.
+    pub(crate) fn inside(&mut self, number: u32, new: Option<u64>) {
+        match new {
+            Some(frame) => {
+                self.frames.push(0);
+                self.addresses.push(delta(std::mem::replace(&mut self.last_address, frame), frame));
+            }
+            None => self.frames.push(number.into()),
+        }
     }
 
     /// Writes the header and packs the columns.
@@ -68,8 +74,9 @@ impl RawSites {
         header.numbers(&[sites, frames, cut, foreign, unreadable]);
         packer.numbers(Column::Branch, &self.branches)?;
         packer.numbers(Column::Added, &self.added)?;
+        packer.numbers(Column::Place, &self.places)?;
         packer.numbers(Column::Frame, &self.frames)?;
-        packer.numbers(Column::FrameName, &self.names)?;
+        packer.numbers(Column::FrameAddress, &self.addresses)?;
         packer.bytes(Column::SiteEnd, &self.ends)
     }
 }

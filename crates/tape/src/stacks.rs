@@ -30,12 +30,15 @@ pub(crate) enum Named {
 pub(crate) struct Stacks {
     /// The site of each of the program's numbers.
     ids: HashMap<u32, u32>,
-    /// The node of each frame below its outer node.
-    nodes: HashMap<(u32, u64), u32>,
+    /// The node of each frame below its outer node, and the number of its frame.
+    nodes: HashMap<(u32, u64), (u32, u32)>,
     /// The site at each node that has one.
     sites: HashMap<(u32, SiteEnd), u32>,
-    /// The number of each frame among those that differ.
+    /// The number of each frame among those that differ, from 1; the root has 0.
     frames: HashMap<u64, u32>,
+    /// The place of each frame among those that were met directly inside of another, and how many those are.
+    places: HashMap<(u32, u32), u32>,
+    inside: HashMap<u32, u32>,
     /// The piece of each of the program's numbers of code.
     code_ids: HashMap<u32, u32>,
     codes: HashMap<Code, u32>,
@@ -72,15 +75,15 @@ impl Stacks {
 
     fn number(&mut self, end: SiteEnd, frames: &[u64]) -> u32 {
         let mut outer = frames.iter().rev().map(|&frame| self.coded(frame)).peekable();
-        let mut branch = 0;
-        while let Some(&node) = outer.peek().and_then(|&frame| self.nodes.get(&(branch, frame))) {
-            branch = node;
+        let (mut branch, mut number) = (0, 0);
+        while let Some(&next) = outer.peek().and_then(|&frame| self.nodes.get(&(branch, frame))) {
+            (branch, number) = next;
             outer.next();
         }
         let rest: Vec<u64> = outer.collect();
         let mut node = branch;
         for &frame in &rest {
-            node = self.grow(node, frame);
+            (node, number) = self.grow(node, number, frame);
         }
         let next = self.sites.len() as u32;
         match self.sites.entry((node, end)) {
@@ -92,19 +95,22 @@ impl Stacks {
         }
     }
 
-    /// A new node below another one.
-    fn grow(&mut self, outer: u32, frame: u64) -> u32 {
-        let next = self.frames.len() as u32;
-        match self.frames.entry(frame) {
-            Entry::Occupied(known) => self.new_sites.frame(*known.get()),
+    /// A new node below another one, whose frame has the number `outer`.
+    fn grow(&mut self, node: u32, outer: u32, frame: u64) -> (u32, u32) {
+        let next = self.frames.len() as u32 + 1;
+        let number = *self.frames.entry(frame).or_insert(next);
+        let inside = self.inside.entry(outer).or_insert(0);
+        match self.places.entry((outer, number)) {
+            Entry::Occupied(known) => self.new_sites.node(*known.get()),
             Entry::Vacant(new) => {
-                new.insert(next);
-                self.new_sites.new_frame(frame);
+                self.new_sites.node(*new.insert(*inside));
+                self.new_sites.inside(number, (number == next).then_some(frame));
+                *inside += 1;
             }
         }
-        let node = self.nodes.len() as u32 + 1;
-        self.nodes.insert((outer, frame), node);
-        node
+        let grown = (self.nodes.len() as u32 + 1, number);
+        self.nodes.insert((node, frame), grown);
+        grown
     }
 
     /// A frame with the tape's number for its code.

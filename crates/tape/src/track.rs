@@ -66,7 +66,9 @@ impl Track {
         self.places.reset();
         self.callers.reset();
         let next = Box::new(pool.follower(&self.block, self.tally));
-        std::mem::replace(&mut self.block, next)
+        let mut block = std::mem::replace(&mut self.block, next);
+        block.has_sites = self.stacks.is_some();
+        block
     }
 
     /// Notes that a block has ended for good.

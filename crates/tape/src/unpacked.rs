@@ -186,7 +186,10 @@ fn callers<P: PayloadSource>(
         true => names_with_sites(from)?,
         false => addresses(from.numbers(Column::CallerName)?).collect(),
     };
-    let codes = from.numbers(Column::Caller)?;
+    let codes = match has_sites {
+        true => from.fields(Column::Caller)?,
+        false => from.numbers(Column::Caller)?,
+    };
     match codes.iter().max() {
         Some(&last) if last >= names.len() as u64 => {
             Err(Unpack::Damaged("a caller is not in its block's list"))

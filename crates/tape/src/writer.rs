@@ -317,7 +317,7 @@ impl<S: BlockSink> Writer<S> {
             self.send(process.0, Content::Codes(codes))?;
         }
         if !sites.is_empty() {
-            self.send(process.0, Content::Sites(sites))?;
+            self.send(process.0, Content::Sites(Box::new(sites)))?;
         }
         Ok(())
     }

@@ -232,6 +232,11 @@ impl<'a> NoteRecord<'a> {
         Ok(NoteRecord { kind, caller, args, text_words, text_len, stamp })
     }
 
+    /// The words that the text fills, where it is one of numbers.
+    pub fn words(&self) -> &'a [u64] {
+        self.text_words.get(..self.text_len / 8).unwrap_or_default()
+    }
+
     /// The bytes of the text, in order.
     pub fn text(&self) -> impl Iterator<Item = u8> + 'a {
         let (words, len) = (self.text_words, self.text_len);
@@ -260,6 +265,8 @@ mod tests {
                         let Record::Note(note) = record else { panic!("not a note") };
                         assert_eq!((note.kind, note.caller, note.args), (kind, 42, args));
                         assert_eq!(note.text().collect::<Vec<_>>(), text);
+                        let words = text.chunks_exact(8).map(|word| word.try_into().unwrap());
+                        assert!(words.map(u64::from_le_bytes).eq(note.words().iter().copied()));
                         assert_eq!(record.stamp(), stamp);
                     }
                 }

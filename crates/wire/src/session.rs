@@ -132,6 +132,9 @@ impl Session {
     /// Where in the session's file stands whether calls are counted: a word, 0 for no.
     #[cfg(not(loom))]
     pub const COUNTS_AT: usize = core::mem::offset_of!(Session, counts);
+    /// Where in it stands how many frames of each stack are wanted: a word, 0 for no stacks.
+    #[cfg(not(loom))]
+    pub const STACKS_AT: usize = core::mem::offset_of!(Session, stacks);
 
     /// Collector: opens the session, under a `name` that no other has.
     pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {

@@ -62,6 +62,9 @@ pub(crate) struct Events {
     /// Print how many blocks and bytes went through each size class, instead of the calls; small is up to 1 KiB, medium to 128 KiB, large to 32 MiB
     #[arg(long, conflicts_with = "notes")]
     pub(crate) histogram: bool,
+    /// Print the call stack of each call below it, where it was recorded (record --stacks)
+    #[arg(long, conflicts_with = "histogram")]
+    pub(crate) stacks: bool,
     /// Also print what stands between the calls: mapping calls, settings, marks, samples
     #[arg(long)]
     pub(crate) notes: bool,

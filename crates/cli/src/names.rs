@@ -82,7 +82,8 @@ impl Names {
             return Arc::clone(frames);
         }
         let since = self.since;
-        let map = self.made.entry(pid).or_insert_with(|| PerfMap::read(&written_since(pid, since?)?));
+        let map =
+            self.made.entry(pid).or_insert_with(|| PerfMap::read(&written_since(pid, since?)?));
         let name = map.as_ref().and_then(|map| map.find(address));
         let frame = |function| Frame { function, file: None, line: None, is_inlined: false };
         name.map(frame).into_iter().collect()

@@ -33,7 +33,11 @@ impl Tape {
                 Some(FrameKind::Names) => {}
                 _ => {
                     copy(source, offset..end, out)?;
-                    encoder.pass(&source.read(offset, HEAD).map_err(Error::Read)?, &header, end - offset);
+                    encoder.pass(
+                        &source.read(offset, HEAD).map_err(Error::Read)?,
+                        &header,
+                        end - offset,
+                    );
                 }
             }
             offset = end;

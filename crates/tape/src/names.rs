@@ -135,8 +135,7 @@ impl Tape {
             let bytes = self.unpacker(located).bytes(Column::Names);
             let bytes = bytes.map_err(|why| why.at(located.frame))?;
             let what = "a list of names is too short";
-            read(&bytes, &mut all)
-                .map_err(|_| Error::Damaged { offset: located.frame, what })?;
+            read(&bytes, &mut all).map_err(|_| Error::Damaged { offset: located.frame, what })?;
         }
         Ok(all)
     }
@@ -167,10 +166,7 @@ fn read(bytes: &[u8], all: &mut Vec<ModuleNames>) -> Result<(), Truncated> {
     Ok(())
 }
 
-fn read_frame(
-    fields: &mut FieldReader<'_>,
-    texts: &[Arc<str>],
-) -> Result<NamedFrame, Truncated> {
+fn read_frame(fields: &mut FieldReader<'_>, texts: &[Arc<str>]) -> Result<NamedFrame, Truncated> {
     let text = |number: u64| {
         let number = usize::try_from(number).map_err(|_| Truncated)?;
         texts.get(number).cloned().ok_or(Truncated)

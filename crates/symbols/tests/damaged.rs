@@ -140,7 +140,11 @@ fn functions_in_one_another_without_end_take_no_stack() {
     let sections = format!("{ABBREVIATIONS}.byte 0\n{}", unit(&function));
     let id = assembled(folder.path(), &sections);
     let frames = Names::new(Search::default()).frames(&id, 0x1010);
-    assert!(frames.len() <= 128 && frames.last().is_some_and(|f| &*f.function == "f"), "{}", frames.len());
+    assert!(
+        frames.len() <= 128 && frames.last().is_some_and(|f| &*f.function == "f"),
+        "{}",
+        frames.len()
+    );
 }
 
 #[test]
@@ -160,7 +164,8 @@ fn namespaces_in_one_another_without_end_make_no_endless_name() {
 fn units_that_all_share_one_long_list_of_lines_end() {
     let folder = TempDir::new().unwrap();
     // Each unit covers all code, by lines alone.
-    let abbreviations = ".section .debug_abbrev\n.uleb128 1, 0x11\n.byte 0\n.uleb128 0x10, 0x17, 0, 0\n.byte 0\n";
+    let abbreviations =
+        ".section .debug_abbrev\n.uleb128 1, 0x11\n.byte 0\n.uleb128 0x10, 0x17, 0, 0\n.byte 0\n";
     let info = ".section .debug_info\n.rept 20000\n.long 12\n.short 4\n.long 0\n.byte 8\n.uleb128 1\n.long 0\n.endr\n";
     let lines = ".section .debug_line\n.long 2f - 1f\n1: .short 4\n.long 4f - 3f\n3: .byte 1, 1, 1, 0xfb, 14, 13\n\
         .byte 0,1,1,1,1,0,0,0,1,0,0,1\n.byte 0\n.byte 0\n4: .byte 0, 9, 2\n.quad f\n.rept 200000\n.byte 0x21\n.endr\n\

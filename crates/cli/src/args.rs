@@ -21,7 +21,7 @@ use crate::output::Stdout;
 
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
-pub(crate) use reading::{By, Events, Info, Live, Sysroot};
+pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
 pub(crate) use recording::{DEPTH, Record};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
 pub(crate) use telling::{Diff, DiffBy, Leaks, PlotOptions, Report};
@@ -126,6 +126,7 @@ pub(crate) enum Command {
     Leaks(Leaks),
     Diff(Diff),
     Export(Export),
+    Symbolize(Symbolize),
     Doctor(Doctor),
     CapturePath(CapturePath),
     Completions(Completions),

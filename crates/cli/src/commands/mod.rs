@@ -16,6 +16,7 @@ mod plot;
 mod record;
 mod report;
 mod running;
+mod symbolize;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Leaks(args) => leaks::run(&args, terminal),
         Command::Diff(args) => diff::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
+        Command::Symbolize(args) => symbolize::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::CapturePath(_) => capture_path::run(terminal),
         Command::Completions(args) => completions::run(&args, terminal),

@@ -28,10 +28,13 @@ pub mod plot;
 #[cfg(test)]
 mod sample;
 pub mod sheet;
+pub mod sites;
 pub mod size;
 pub mod spark;
+pub mod stacks;
 pub mod table;
 pub mod text;
+pub mod tree;
 mod unseen;
 
 pub use error::Error;

@@ -6,7 +6,7 @@ mod harness;
 
 use harness::allocators::allocator;
 use harness::compile::{library, mpi_program, program, static_program};
-use harness::limited::{document, limited};
+use harness::limited::{document, ground, limited, without_groups};
 use harness::running::{Outcome, Running, run, until, until_file_has};
 use harness::{LIMIT, heaptape, may_mount, root, scratch, skip};
 use rustix::process::Signal;
@@ -61,14 +61,7 @@ impl Held {
 /// Whether a job can have a group here; says so where it can't.
 fn has_ground() -> bool {
     static GROUND: OnceLock<bool> = OnceLock::new();
-    let has = *GROUND.get_or_init(|| {
-        let document = run(&mut heaptape(["doctor", "--json"])).json();
-        document["system"]["cgroup"]["job_group"].is_string()
-    });
-    if !has {
-        skip("no control group can be made here");
-    }
-    has
+    *GROUND.get_or_init(|| ground().is_some())
 }
 
 /// A number of milliseconds that no other run of a program has.
@@ -324,11 +317,7 @@ fn without_a_group_strictness_has_the_verdicts_of_the_limit_alone() {
         let words = [way, "96", &stay];
         let command =
             limited(folder.path(), MAY * MIB, &["--strict"], program(program_name), &words);
-        let mut covered = Command::new("unshare");
-        let script = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
-        covered.args(["-m", "sh", "-c", script, "sh"]).env_remove("LD_PRELOAD");
-        covered.arg(command.get_program()).args(command.get_args());
-        let outcome = run(&mut covered);
+        let outcome = run(&mut without_groups(&command));
         let document = document(folder.path());
         let status = if verdict == "within" { 0 } else { 3 };
         let found = (outcome.code(), &document["verdict"]);

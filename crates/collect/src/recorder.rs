@@ -75,6 +75,24 @@ pub(crate) trait Observer {
 
     /// A round is over.
     fn after_round(&mut self, _recorder: &mut Recorder) {}
+
+    /// A command has come by itself, and has not begun.
+    fn admits(&mut self, _pid: u32) {}
+
+    /// Whether it is certain by now that the job does not stay within its limit.
+    fn is_broken(&mut self) -> bool {
+        false
+    }
+
+    /// Whether there may be something to tell after any round.
+    fn may_speak(&self) -> bool {
+        false
+    }
+
+    /// Whether processes are left that are held and not counted.
+    fn is_holding(&self) -> bool {
+        false
+    }
 }
 
 /// The state of a recording.
@@ -242,7 +260,7 @@ impl Recorder {
 
     /// Whether somebody has been awaited for long, of whom there is no trace: what says so was written by a program that
     /// wrote over the shared pages.
-    fn waits_in_vain(&mut self) -> bool {
+    pub(crate) fn waits_in_vain(&mut self) -> bool {
         if self.live.iter().any(|&i| !self.processes[i].is_lost_from_sight()) {
             self.alone = None;
             return false;
@@ -437,9 +455,11 @@ impl Recorder {
             let why = if self.arena.is_full() { "shared-memory-full" } else { "no-chunks-left" };
             self.ended.get_or_insert(Ended::Other(why.into()));
         }
-        if self.live.len() + SPARE_SLOTS > self.arena.slots() {
+        // Not by how many are taken: who writes over them makes others of them.
+        if self.arena.free_slots() < SPARE_SLOTS {
             self.arena.offer_slots(2 * SPARE_SLOTS);
         }
+        self.arena.restate();
     }
 
     /// Looks at new announcements of execs.

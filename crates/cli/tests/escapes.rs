@@ -8,12 +8,11 @@ use harness::allocators::allocator;
 use harness::compile::{library, mpi_program, program, static_program};
 use harness::limited::{document, ground, limited, without_groups};
 use harness::running::{Outcome, Running, run, until, until_file_has};
-use harness::{LIMIT, heaptape, may_mount, root, scratch, skip};
+use harness::{LIMIT, may_mount, root, scratch, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -323,7 +322,9 @@ fn a_job_goes_on_to_its_end_after_random_words_in_the_shared_pages() {
         assert_eq!(outcome.code(), 3, "{seed}: {}", outcome.stderr_text());
     };
     std::thread::scope(|scope| {
-        seeds.map(|seed| scope.spawn(move || run_with(seed)));
+        for seed in seeds {
+            scope.spawn(move || run_with(seed));
+        }
     });
 }
 

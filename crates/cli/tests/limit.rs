@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::{program, static_program};
 use harness::limited::{assert_documented, documented_fields, fields, written};
-use harness::running::{Outcome, Running, run, until};
+use harness::running::{Outcome, Running, run};
 use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
 use std::ffi::OsStr;

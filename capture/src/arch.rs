@@ -259,7 +259,7 @@ thread_local_word!(
 );
 thread_local_word!(
     "heaptape_loading",
-    /// 1 while the thread may be in `dlopen`: see [`crate::loading`].
+    /// Not 0 while the thread may be in `dlopen`: see [`crate::loading`].
     loading_word,
     set_loading_word
 );
@@ -302,6 +302,46 @@ macro_rules! with_caller {
     };
 }
 
+/// The same for a function that allocates: while stacks are wanted, `$entry` gets the call's site in the place of the
+/// caller's address.
+macro_rules! with_site {
+    ($name:ident, 1, $entry:path) => { with_site!(@ $name, "rsi", $entry); };
+    ($name:ident, 2, $entry:path) => { with_site!(@ $name, "rdx", $entry); };
+    ($name:ident, 3, $entry:path) => { with_site!(@ $name, "rcx", $entry); };
+    (@ $name:ident, $register:literal, $entry:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "cmp dword ptr [rip + {depth}], 0",
+                "jne 2f",
+                concat!("mov ", $register, ", [rsp]"),
+                "jmp {entry}",
+                "2:",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 24",
+                "mov rdi, rbp",
+                "lea rsi, [rsp + 24]",
+                "call {site}",
+                "pop rdi",
+                "pop rsi",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -24",
+                concat!("mov ", $register, ", rax"),
+                "jmp {entry}",
+                ".fill 8, 1, 0xcc",
+                ".cfi_endproc",
+                depth = sym crate::callstack::DEPTH,
+                site = sym crate::callstack::site,
+                entry = sym $entry,
+            )
+        }
+    };
+}
+
 /// Defines an exported `operator new`: `$entry` tries (with the caller in the fourth argument), and
 /// only when it has no memory is the next `operator new`, which `$next` finds, called with the same
 /// arguments; it calls the new-handler and throws, through this frame. What it returns goes through
@@ -318,6 +358,9 @@ macro_rules! operator_new {
                 "push rsi",
                 "push rdx",
                 ".cfi_adjust_cfa_offset 24",
+                "cmp dword ptr [rip + {depth}], 0",
+                "jne 4f",
+                "3:",
                 "call {entry}",
                 "pop rdx",
                 "pop rsi",
@@ -345,7 +388,19 @@ macro_rules! operator_new {
                 "add rsp, 8",
                 ".cfi_adjust_cfa_offset -8",
                 "ret",
+                ".cfi_adjust_cfa_offset 24",
+                "4:",
+                "mov rdi, rbp",
+                "lea rsi, [rsp + 24]",
+                "call {site}",
+                "mov rcx, rax",
+                "mov rdi, [rsp + 16]",
+                "mov rsi, [rsp + 8]",
+                "mov rdx, [rsp]",
+                "jmp 3b",
                 ".cfi_endproc",
+                depth = sym crate::callstack::DEPTH,
+                site = sym crate::callstack::site,
                 entry = sym $entry,
                 next = sym $next,
                 made = sym $made,
@@ -421,4 +476,4 @@ macro_rules! exec_list {
     };
 }
 
-pub(crate) use {exec_list, operator_new, seen_in_passing, with_caller};
+pub(crate) use {exec_list, operator_new, seen_in_passing, with_caller, with_site};

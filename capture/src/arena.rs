@@ -121,21 +121,22 @@ pub unsafe fn open(path: &CStr) -> isize {
     unsafe { syscall(arch::SYS_OPENAT, open) }
 }
 
-/// Whether the session's file is one of a counted job.
-pub fn is_of_counted_job(path: &CStr) -> bool {
-    let mut word = 0u32;
-    // SAFETY: reads a word of the file.
+/// Whether the session's file is one of a counted job, and whether stacks are wanted in it.
+pub fn what_is_wanted(path: &CStr) -> (bool, bool) {
+    let mut words = [0u32; 2];
+    // SAFETY: reads two words of the file.
     unsafe {
         let fd = open(path);
         if fd < 0 {
-            return false;
+            return (false, false);
         }
-        let at = &raw mut word as usize;
-        let read = [fd as usize, at, size_of::<u32>(), Session::COUNTS_AT, 0, 0];
-        syscall(arch::SYS_PREAD64, read);
+        for (word, at) in words.iter_mut().zip([Session::COUNTS_AT, Session::STACKS_AT]) {
+            let read = [fd as usize, word as *mut u32 as usize, size_of::<u32>(), at, 0, 0];
+            syscall(arch::SYS_PREAD64, read);
+        }
         syscall(arch::SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
     }
-    word != 0
+    (words[0] != 0, words[1] != 0)
 }
 
 /// Why a system call, which answered so, keeps this process from being recorded.

@@ -30,7 +30,8 @@ struct Object {
     start: usize,
     end: usize,
     link_map: *const LinkMap,
-    _rest: [usize; 8],
+    eh_frame: usize,
+    _rest: [usize; 7],
 }
 
 /// `struct link_map` of <link.h>, its first two words.
@@ -79,6 +80,8 @@ pub struct Found {
     pub start: usize,
     /// … and ends.
     pub end: usize,
+    /// Where its table of unwinding rules is (`PT_GNU_EH_FRAME`); 0 for none.
+    pub eh_frame: usize,
     name: *const c_char,
 }
 
@@ -111,8 +114,14 @@ pub fn find(address: usize) -> Option<Found> {
     if function == 0 {
         return None;
     }
-    let mut object =
-        Object { flags: 0, start: 0, end: 0, link_map: core::ptr::null(), _rest: [0; 8] };
+    let mut object = Object {
+        flags: 0,
+        start: 0,
+        end: 0,
+        link_map: core::ptr::null(),
+        eh_frame: 0,
+        _rest: [0; 7],
+    };
     // SAFETY: the type of this function, which writes into the object.
     let found = unsafe { core::mem::transmute::<usize, Find>(function)(address, &raw mut object) };
     if found != 0 || object.link_map.is_null() {
@@ -120,7 +129,7 @@ pub fn find(address: usize) -> Option<Found> {
     }
     // SAFETY: the loader's entry of a module that is mapped.
     let name = unsafe { (*object.link_map).name };
-    Some(Found { start: object.start, end: object.end, name })
+    Some(Found { start: object.start, end: object.end, eh_frame: object.eh_frame, name })
 }
 
 /// The number of a module in the account.

@@ -2,32 +2,32 @@
 //!
 //! A release is written before it happens and an allocation after, so that an address never seems to
 //! be handed out twice. Each function takes the caller's address as one argument more (see
-//! [`crate::arch`]).
+//! [`crate::arch`]); one that allocates, while stacks are wanted, the call's site in its place (see [`crate::callstack`]).
 
 use core::ffi::c_int;
 
 use heaptape_wire::event::{Allocation, Call};
 
-use crate::arch::with_caller;
+use crate::arch::{with_caller, with_site};
 use crate::early::{early_size, is_early};
 use crate::following::following;
 use crate::heads::usable_size;
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::{counted, counting, operators, thread};
 
-with_caller!(malloc, 1, malloc_entry);
-with_caller!(calloc, 2, calloc_entry);
-with_caller!(realloc, 2, realloc_entry);
-with_caller!(reallocarray, 3, reallocarray_entry);
+with_site!(malloc, 1, malloc_entry);
+with_site!(calloc, 2, calloc_entry);
+with_site!(realloc, 2, realloc_entry);
+with_site!(reallocarray, 3, reallocarray_entry);
 with_caller!(free, 1, free_entry);
 with_caller!(cfree, 1, free_entry);
 with_caller!(free_sized, 2, free_sized_entry);
 with_caller!(free_aligned_sized, 3, free_aligned_sized_entry);
-with_caller!(memalign, 2, memalign_entry);
-with_caller!(aligned_alloc, 2, aligned_alloc_entry);
-with_caller!(posix_memalign, 3, posix_memalign_entry);
-with_caller!(valloc, 1, valloc_entry);
-with_caller!(pvalloc, 1, pvalloc_entry);
+with_site!(memalign, 2, memalign_entry);
+with_site!(aligned_alloc, 2, aligned_alloc_entry);
+with_site!(posix_memalign, 3, posix_memalign_entry);
+with_site!(valloc, 1, valloc_entry);
+with_site!(pvalloc, 1, pvalloc_entry);
 
 /// What a block got beyond what was asked for, as the library that it is from says.
 #[inline(always)]
@@ -35,7 +35,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     if block.is_null() {
         return 0;
     }
-    usable_size(block, || ask).saturating_sub(size as u64)
+    usable_size(block, size as u64, || ask).saturating_sub(size as u64)
 }
 
 /// Writes an allocation down, and gives its block back.

@@ -17,7 +17,7 @@ use crate::arena::{arena, map_arena, map_private, private};
 use crate::environment::{NOWHERE, first_environment, variable};
 use crate::registering::{refuse, register};
 use crate::summon::{self, Room};
-use crate::{arch, environment, forks, limits, modules, next};
+use crate::{arch, callstack, environment, forks, limits, modules, next};
 
 const UNKNOWN: u32 = 0;
 const JOINING: u32 = 1;
@@ -155,6 +155,9 @@ fn join() -> bool {
         // SAFETY: as above.
         unsafe { environment::remember(environment, session.map_or(NOWHERE, CStr::to_bytes)) };
     }
+    if recording {
+        callstack::begin();
+    }
     STATE.mode.store(if recording { RECORDING } else { PASSING }, Ordering::Release);
     recording
 }
@@ -188,6 +191,7 @@ fn register_fork() -> bool {
     if recording {
         modules::forget();
     } else {
+        callstack::end();
         STATE.mode.store(PASSING, Ordering::Release);
     }
     arch::set_fork_word(0);
@@ -196,6 +200,7 @@ fn register_fork() -> bool {
 
 /// This process records no more; its calls pass through.
 pub fn detach() {
+    callstack::end();
     STATE.mode.store(PASSING, Ordering::Release);
     arena().slot(STATE.slot.load(Ordering::Relaxed) as usize).detach();
 }

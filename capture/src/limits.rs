@@ -14,6 +14,7 @@ use heaptape_wire::session::{ARENA_BYTES, Why};
 
 use crate::arch::{self, syscall};
 use crate::arena;
+use crate::callstack::REGION_BYTES;
 use crate::counting;
 use crate::following::{Following, following};
 use crate::lifecycle::{is_covered, registered_pid};
@@ -38,8 +39,10 @@ const MARKED: u64 = 0x3ff;
 
 /// 1 where the limits are raised for a counted job that is about to be joined.
 static IS_COUNTED: AtomicU32 = AtomicU32::new(0);
+/// 1 where they are raised for a session that wants stacks.
+static HAS_STACKS: AtomicU32 = AtomicU32::new(0);
 
-/// What this library takes at the most: the arena, the thread slots, itself; in a counted job the ledger
+/// What this library takes at the most: the arena, the thread slots, itself, what is kept for stacks; in a counted job the ledger
 /// and the side map, which grows with the program's memory.
 fn ours(resource: c_int) -> Option<u64> {
     /// The side map of 4 GiB.
@@ -51,9 +54,10 @@ fn ours(resource: c_int) -> Option<u64> {
 /// What it takes of that from the start.
 fn least(resource: c_int) -> Option<u64> {
     const PRIVATE: u64 = 4 << 20;
+    let stacks = if HAS_STACKS.load(Ordering::Relaxed) != 0 { REGION_BYTES as u64 } else { 0 };
     let (shared, private) = match is_counted() {
         true => (ARENA_BYTES + LEDGER_BYTES, PRIVATE + DIRECTORY_BYTES as u64),
-        false => (ARENA_BYTES, PRIVATE),
+        false => (ARENA_BYTES, PRIVATE + stacks),
     };
     match resource {
         RLIMIT_AS => Some(shared as u64 + private),
@@ -94,8 +98,10 @@ fn kernels(resource: c_int, new: Option<&Limit>) -> Option<Limit> {
 pub fn make_room(session: &CStr) -> Result<(), Option<Why>> {
     let is_finite = |resource| kernels(resource, None).is_some_and(|l| l.current != INFINITY);
     let limits = [RLIMIT_DATA, RLIMIT_AS];
-    if limits.into_iter().any(is_finite) && arena::is_of_counted_job(session) {
-        IS_COUNTED.store(1, Ordering::Relaxed);
+    if limits.into_iter().any(is_finite) {
+        let (counts, stacks) = arena::what_is_wanted(session);
+        IS_COUNTED.store(u32::from(counts), Ordering::Relaxed);
+        HAS_STACKS.store(u32::from(stacks), Ordering::Relaxed);
     }
     limits.into_iter().try_for_each(|resource| match raise(resource) {
         Ok(()) => Ok(()),

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use crate::arch::{self, syscall};
 use crate::following::following;
 use crate::next::{ENOSYS, set_errno};
-use crate::{arena, lifecycle};
+use crate::{arena, callstack, lifecycle};
 
 const MADV_DONTNEED: usize = 4;
 const PROT_NONE: usize = 0;
@@ -36,7 +36,9 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
                 syscall(arch::SYS_MUNLOCK, [start, bytes, 0, 0, 0, 0]);
                 syscall(arch::SYS_MADVISE, [start, bytes, MADV_DONTNEED, 0, 0, 0]);
             }
-            syscall(arch::SYS_MUNLOCK, [private, length, 0, 0, 0, 0]);
+            for (start, bytes) in [(private, length), callstack::mapped()] {
+                syscall(arch::SYS_MUNLOCK, [start, bytes, 0, 0, 0, 0]);
+            }
         }
     }
     protect(unused, PROT_READ_WRITE);

@@ -13,18 +13,19 @@ use crate::exec::name_of;
 use crate::following::following;
 use crate::mapped::{self, Map, Remap};
 use crate::next::{ENOSYS, set_errno};
-use crate::{counting, heaps, lifecycle, thread};
+use crate::{callstack, counting, heaps, lifecycle, thread};
 
 /// One wrapped call: its exported name, how many arguments it has, the next function, its note, what it
 /// returns where libc has none, whether its first argument is a text that stands in the note in its
 /// place, the types of the other arguments and of the result, what is done instead of a note where calls
-/// are counted, and what is done beside it while it is not known whether they will be. (Of a word that is
-/// narrower than a register the rest means nothing.)
+/// are counted, what is done beside it while it is not known whether they will be, and what is done where calls
+/// are recorded. (Of a word that is narrower than a register the rest means nothing.)
 macro_rules! forwarded {
     ($export:ident, $entry:ident, $count:tt, $next:ident = $symbol:literal, $kind:ident, $absent:expr,
      $(text $text:ident,)? ($($arg:ident: $type:ty),*) -> $result:ty
      $(, counted |$caller:ident, $make:ident| $counted:expr)?
-     $(, early |$early:ident, $made:ident| $noted:expr)?) => {
+     $(, early |$early:ident, $made:ident| $noted:expr)?
+     $(, then $then:expr)?) => {
         following!(static $next = $symbol);
         unsafe extern "C" fn $entry($($text: *const c_char,)? $($arg: $type,)* caller: usize) -> $result {
             type Next = unsafe extern "C" fn($(forwarded!(@text $text),)? $($type),*) -> $result;
@@ -44,6 +45,7 @@ macro_rules! forwarded {
                 let ($early, $made) = (caller, result);
                 $noted;
             })?
+            $($then;)?
             // SAFETY: the call takes a C string here.
             let name = forwarded!(@name $(unsafe { name_of($text) })?);
             thread::note(NoteKind::$kind, caller, &[$($arg as i64 as u64,)* result as i64 as u64], name);
@@ -69,10 +71,12 @@ forwarded!(mmap64, mmap64_entry, 6, MMAP64 = c"mmap64", Mmap, FAILED,
 forwarded!(munmap, munmap_entry, 2, MUNMAP = c"munmap", Munmap, -1,
     (address: usize, length: usize) -> c_int,
     counted |_caller, make| mapped::unmap(address, length, make),
-    early |_caller, _made| heaps::unmapped(address, length));
+    early |_caller, _made| heaps::unmapped(address, length),
+    then callstack::unmapped());
 forwarded!(mremap, mremap_entry, 5, MREMAP = c"mremap", Mremap, FAILED,
     (address: usize, old: usize, new: usize, flags: c_int, target: usize) -> usize,
-    counted |caller, make| mapped::remap(Remap { address, old, new, flags, target }, caller, make));
+    counted |caller, make| mapped::remap(Remap { address, old, new, flags, target }, caller, make),
+    then callstack::unmapped());
 forwarded!(mprotect, mprotect_entry, 3, MPROTECT = c"mprotect", Mprotect, -1,
     (address: usize, length: usize, protection: c_int) -> c_int,
     counted |caller, make| mapped::protect((address, length, protection), caller, make));

@@ -12,7 +12,7 @@ use heaptape_wire::note::{MAX_TEXT, NoteKind};
 use crate::arch::{self, syscall};
 use crate::data::Data;
 use crate::lifecycle::STATE;
-use crate::{counting, thread};
+use crate::{callstack, counting, python, thread};
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
@@ -85,6 +85,8 @@ struct Look {
     passed: usize,
     /// Whether anything was written.
     differs: bool,
+    /// Whether one that is new is, by its name, an interpreter of Python.
+    is_python: bool,
     data: Data,
 }
 
@@ -97,6 +99,7 @@ pub fn refresh() {
         known,
         passed: 0,
         differs: false,
+        is_python: false,
         data: Data::default(),
     };
     // SAFETY: the callback only reads what the loader hands it.
@@ -105,6 +108,9 @@ pub fn refresh() {
     look.pass(look.known);
     LISTED.count.store(if look.count > REMEMBERED { 0 } else { look.count }, Ordering::Relaxed);
     SEEN.store(generation, Ordering::Relaxed);
+    if look.is_python && callstack::is_on() {
+        python::look_around();
+    }
     if counting::is_on() {
         look.data.charge();
     }
@@ -147,7 +153,7 @@ impl Look {
             None => {
                 self.pass(self.known);
                 self.differs = true;
-                describe(info, self.count == 0);
+                self.is_python |= describe(info, self.count == 0);
             }
         }
         self.passed = (self.passed + 1).min(self.known);
@@ -163,6 +169,7 @@ impl Look {
     fn pass(&mut self, next: usize) {
         for (_, start) in LISTED.modules[..self.known].iter().take(next).skip(self.passed) {
             self.differs = true;
+            callstack::modules_gone();
             thread::note(NoteKind::ModuleGone, 0, &[start.load(Ordering::Relaxed)], &[]);
         }
         self.passed = self.passed.max(next);
@@ -192,7 +199,8 @@ fn extent(info: &Info) -> (u64, u64) {
     })
 }
 
-fn describe(info: &Info, is_first: bool) {
+/// Writes what a module is; whether it is an interpreter of Python, by its name.
+fn describe(info: &Info, is_first: bool) -> bool {
     let (low, high) = extent(info);
     let mut text = [0u8; MAX_TEXT];
     for i in 0..info.count as usize {
@@ -203,7 +211,7 @@ fn describe(info: &Info, is_first: bool) {
         }
     }
     if low > high {
-        return;
+        return false;
     }
     let mut executable = [0u8; MAX_TEXT];
     let path = if info.name.is_null() {
@@ -224,6 +232,8 @@ fn describe(info: &Info, is_first: bool) {
     }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"python") || name.starts_with(b"libpython")
 }
 
 /// The executable's path, as the kernel knows it; empty where it can't be told.

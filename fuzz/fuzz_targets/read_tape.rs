@@ -12,6 +12,7 @@ mod reseal;
 fn read(bytes: Vec<u8>) {
     let Ok(tape) = Tape::from_bytes(bytes) else { return };
     let _ = verify_file(&tape);
+    let _ = tape.names();
     for process in &tape.summary().processes {
         let number = process.number;
         for from in [0, process.events / 2] {
@@ -20,6 +21,7 @@ fn read(bytes: Vec<u8>) {
         let _ = tape.live_at(number, process.peak_at);
         let _ = tape.marks(number).map(|marks| marks.count());
         let _ = tape.index_at(number, 1000);
+        let _ = tape.sites(number).map(|sites| sites.iter().count());
         let _ = verify(&tape, number);
     }
 }

@@ -277,6 +277,7 @@ mod tests {
             process: FIRST,
             thread: 1,
             caller: 9,
+            site: None,
             time: 4,
             released: false,
         };

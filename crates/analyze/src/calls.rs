@@ -1,6 +1,6 @@
 //! One heap call as a row of a listing: what was asked, what it did, and from where.
 
-use heaptape_tape::{Call, Effect, Resolved};
+use heaptape_tape::{Call, Effect, Resolved, SiteNumber};
 
 use crate::modules::{Modules, Place};
 
@@ -38,6 +38,8 @@ pub struct Row {
     pub effect: Effect,
     /// The return address; 0 when unknown.
     pub caller: u64,
+    /// The call stack, where one is known.
+    pub site: Option<SiteNumber>,
     /// Where that is; `None` when no module was known there.
     pub place: Option<Place>,
 }
@@ -63,6 +65,7 @@ impl Row {
             early: resolved.early,
             effect: resolved.effect,
             caller: event.caller,
+            site: resolved.site,
             place: modules.find(event.caller, resolved.index),
         }
     }
@@ -104,8 +107,8 @@ pub(crate) mod tests {
             (.., old) if old == address => Effect::InPlace,
             _ => Effect::Moved,
         };
-        let (caller, early, displaced) = (None, false, None);
-        Resolved { index: 7, event, effect, caller, ordinal, block, early, displaced }
+        let (caller, site, early, displaced) = (None, None, false, None);
+        Resolved { index: 7, event, effect, caller, site, ordinal, block, early, displaced }
     }
 
     #[test]

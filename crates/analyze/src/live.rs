@@ -159,6 +159,7 @@ mod tests {
             process: ProcessNumber(0),
             thread: 0,
             caller,
+            site: None,
             time: 0,
             released: false,
         }

@@ -148,7 +148,7 @@ fn without_capture(value: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use heaptape_tape::{CallCounts, Header};
+    use heaptape_tape::{CallCounts, Header, SiteCounts};
 
     pub(crate) fn process(number: u32, pid: u32, events: u64) -> ProcessSummary {
         ProcessSummary {
@@ -176,6 +176,7 @@ pub(crate) mod tests {
             peak_at: 0,
             end_requested: 0,
             end_blocks: 0,
+            sites: SiteCounts::default(),
         }
     }
 

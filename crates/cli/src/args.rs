@@ -5,6 +5,7 @@ mod counting;
 mod exporting;
 mod reading;
 mod recording;
+mod stacks;
 mod system;
 mod telling;
 
@@ -21,8 +22,9 @@ use crate::output::Stdout;
 
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
-pub(crate) use reading::{By, Events, Info, Live, Sysroot};
-pub(crate) use recording::Record;
+pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
+pub(crate) use recording::{DEPTH, Record};
+pub(crate) use stacks::{By as SitesBy, Metric, Selection, Sites, Sort, Tree};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
 pub(crate) use telling::{Diff, DiffBy, Leaks, PlotOptions, Report};
 
@@ -125,7 +127,10 @@ pub(crate) enum Command {
     Live(Live),
     Leaks(Leaks),
     Diff(Diff),
+    Tree(Tree),
+    Sites(Sites),
     Export(Export),
+    Symbolize(Symbolize),
     Doctor(Doctor),
     CapturePath(CapturePath),
     Completions(Completions),
@@ -134,7 +139,7 @@ pub(crate) enum Command {
 }
 
 /// The text at the end of a command's help: two commands with what they do.
-fn examples(pairs: [(&str, &str); 2]) -> String {
+fn examples<const N: usize>(pairs: [(&str, &str); N]) -> String {
     let lines = pairs.map(|(command, purpose)| format!("  # {purpose}\n  {command}"));
     format!("Examples:\n{}", lines.join("\n"))
 }

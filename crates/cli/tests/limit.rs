@@ -51,6 +51,14 @@ fn a_limit_that_is_none_is_refused_in_one_sentence() {
 }
 
 #[test]
+fn the_smallest_limit_is_about_what_its_refusal_says() {
+    for (size, status) in [("65536", 126), ("128KiB", 126), ("256KiB", 0)] {
+        let outcome = run(&mut heaptape(["limit", "--quiet", size, "--", "true"]));
+        assert_eq!(outcome.code(), status, "{size}: {}", outcome.stderr_text());
+    }
+}
+
+#[test]
 fn streams_and_status_are_the_commands_own() {
     for words in [&["stat"][..], &["limit", "1GB"]] {
         let outcome = shell(&[words, &["--quiet"]].concat(), "cat; echo out; echo err >&2; exit 7");

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use heaptape_proc::Job;
 use heaptape_tape::{
-    Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
+    Code, Error, Event, ForkPoint, Note, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
 use heaptape_wire::chunk::{ChunkView, Owner, UNKNOWN_TID};
 use heaptape_wire::event::{Allocation, Call, Record};
-use heaptape_wire::note::NoteKind;
+use heaptape_wire::note::{NoteKind, NoteRecord};
 use heaptape_wire::plain::Plain;
+use heaptape_wire::site::SiteEnd;
 
 use crate::apart::Apart;
 use crate::arena::Chunk;
@@ -492,13 +493,12 @@ impl Merged<'_> {
         self.tape.release(self.number, begun.thread, begun.time, begun.old)
     }
 
-    fn note(
-        &mut self,
-        thread: u32,
-        time: u64,
-        note: &heaptape_wire::note::NoteRecord<'_>,
-    ) -> Result<(), Error> {
-        self.write_batch()?;
+    fn note(&mut self, thread: u32, time: u64, note: &NoteRecord<'_>) -> Result<(), Error> {
+        match note.kind {
+            NoteKind::Site => return self.site(note),
+            NoteKind::Code => return self.code(note),
+            _ => self.write_batch()?,
+        }
         if note.kind == NoteKind::Fork {
             let point = self.tape.fork_point(self.number)?;
             let number = note.args.first().copied().unwrap_or(0);
@@ -522,5 +522,26 @@ impl Merged<'_> {
                 text: note.text().collect(),
             },
         )
+    }
+
+    /// A call stack that is new. What waits to be written does not name it.
+    fn site(&mut self, note: &NoteRecord<'_>) -> Result<(), Error> {
+        let &[id, end] = note.args else { return Ok(()) };
+        let (Ok(id), Some(end)) = (u32::try_from(id), SiteEnd::from_code(end)) else {
+            return Ok(());
+        };
+        self.tape.site(self.number, id, end, note.words())
+    }
+
+    /// Interpreted code that is new: its file stands before its name.
+    fn code(&mut self, note: &NoteRecord<'_>) -> Result<(), Error> {
+        let &[id, line] = note.args else { return Ok(()) };
+        let Ok(id) = u32::try_from(id) else { return Ok(()) };
+        let text: Vec<u8> = note.text().collect();
+        let mut texts = text.splitn(2, |&byte| byte == 0).map(String::from_utf8_lossy);
+        let mut text = || texts.next().unwrap_or_default().into_owned();
+        let (file, function) = (text(), text());
+        let code = Code { file, function, line: u32::try_from(line).unwrap_or(0) };
+        self.tape.code(self.number, id, code)
     }
 }

@@ -157,6 +157,7 @@ mod tests {
             early: true,
             effect: Effect::Moved,
             caller: 0x4010,
+            site: Some(heaptape_analyze::SiteNumber(12)),
             place: Some(Place {
                 module: Arc::new(module),
                 offset: 0x10,
@@ -172,6 +173,7 @@ mod tests {
             birth: None,
             effect: Effect::Freed,
             caller: 0,
+            site: None,
             place: None,
             ..realloc.clone()
         };

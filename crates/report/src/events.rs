@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use heaptape_analyze::Effect;
 use heaptape_analyze::bins::{Histogram, Traffic};
 use heaptape_analyze::calls::Row;
+use heaptape_analyze::stack::Stack;
 use heaptape_analyze::{Note, Release, Sample};
 
 use crate::size::{Count, Millis, Size};
@@ -45,6 +46,17 @@ pub fn row(out: &mut impl Write, row: &Row, style: Style) -> io::Result<()> {
         effect(row),
     );
     writeln!(out, "{}", line.trim_end())
+}
+
+/// Writes the call stack of the call above, the innermost frame first.
+pub fn stack(out: &mut impl Write, stack: &Stack) -> io::Result<()> {
+    for frame in &stack.frames {
+        writeln!(out, "{:>10}   {}", "", text::plain(&text::frame(frame)))?;
+    }
+    match text::stack_end(stack.end) {
+        Some(end) => writeln!(out, "{:>10}   … {end}", ""),
+        None => Ok(()),
+    }
 }
 
 fn effect(row: &Row) -> String {
@@ -168,6 +180,7 @@ mod tests {
             early: false,
             effect,
             caller: 0x40,
+            site: None,
             place: None,
         };
         change(&mut one);

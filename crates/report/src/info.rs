@@ -37,6 +37,10 @@ pub fn write(
     processes(&overview.members, sum, style).write(out)?;
     writeln!(out)?;
     calls(&overview.members, sum, style).write(out)?;
+    if overview.members.iter().any(|m| m.process.sites.sites > 0) {
+        writeln!(out)?;
+        stacks(&overview.members, sum, style).write(out)?;
+    }
     let file = text::plain(&text::command(&[file.to_owned()]));
     writeln!(out, "\nNext: heaptape live {file} --at peak · heaptape events {file} 0..20")
 }
@@ -269,6 +273,37 @@ fn calls(members: &[Member], sum: Option<&str>, style: Style) -> Table {
         let mut row = vec![name.to_owned()];
         row.extend(made.iter().map(|&call| total(members, |p| p.calls.of(call))));
         row.push(total(members, |p| p.free_null));
+        table.row(row);
+    }
+    table
+}
+
+/// Call stacks by process, and those that end before their outermost frame: at the depth, at code that does not say how to go on,
+/// or where the stack can't be read.
+fn stacks(members: &[Member], sum: Option<&str>, style: Style) -> Table {
+    type Figure = (&'static str, fn(&ProcessSummary) -> u64);
+    let figures: [Figure; 5] = [
+        ("stacks", |p| p.sites.sites),
+        ("cut at depth", |p| p.sites.cut),
+        ("cut at foreign code", |p| p.sites.foreign),
+        ("unreadable", |p| p.sites.unreadable),
+        ("scripts' functions", |p| p.sites.codes),
+    ];
+    let is_told = |&(name, figure): &Figure| {
+        !name.starts_with("scripts") || members.iter().any(|m| figure(&m.process) > 0)
+    };
+    let figures: Vec<Figure> = figures.into_iter().filter(is_told).collect();
+    let mut columns = vec![("#", Align::Right)];
+    columns.extend(figures.iter().map(|figure| (figure.0, Align::Right)));
+    let mut table = Table::new(style, &columns);
+    for member in members {
+        let mut row = vec![member.process.number.to_string()];
+        row.extend(figures.iter().map(|(_, figure)| Count(figure(&member.process)).to_string()));
+        table.row(row);
+    }
+    if let Some(name) = sum {
+        let mut row = vec![name.to_owned()];
+        row.extend(figures.iter().map(|&(_, figure)| total(members, figure)));
         table.row(row);
     }
     table

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use heaptape_analyze::overview::{Member, Overview};
 use heaptape_analyze::{
-    CallCounts, Ended, Header, ProcessNumber, ProcessSummary, Summary, Uncovered, Verdict,
+    CallCounts, Ended, Header, ProcessNumber, ProcessSummary, SiteCounts, Summary, Uncovered,
+    Verdict,
 };
 
 /// A process that was killed, with a parent that is on the tape.
@@ -34,6 +35,7 @@ pub(crate) fn process() -> ProcessSummary {
         peak_at: 1000,
         end_requested: 2048,
         end_blocks: 7,
+        sites: SiteCounts::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The writer fills a [`RawBlock`]; [`RawBlock::pack`] makes streams of it, which the reader's
 //! `UnpackedBlock` reads back.
 
+use crate::callers::CallerNames;
 use crate::column::{Column, Packer, delta};
 use crate::field::FieldWriter;
 use crate::numbers::Numbers;
@@ -67,7 +68,9 @@ pub(crate) struct RawBlock {
     pub(crate) addresses: Numbers,
     /// Codes of [`Callers`](crate::callers::Callers), and the callers that they stand for.
     pub(crate) callers: Numbers,
-    pub(crate) caller_names: Numbers,
+    pub(crate) caller_names: CallerNames,
+    /// Whether some of them are sites.
+    pub(crate) has_sites: bool,
     pub(crate) threads: Runs,
     pub(crate) times: Runs,
     pub(crate) unknown: Numbers,
@@ -129,8 +132,12 @@ impl RawBlock {
         packer.numbers(Column::Fault, &self.faults)?;
         packer.numbers(Column::Slack, &self.slacks)?;
         packer.numbers(Column::Address, &self.addresses)?;
-        packer.numbers(Column::Caller, &self.callers)?;
-        packer.numbers(Column::CallerName, &self.caller_names)?;
+        match self.has_sites {
+            true => packer.fields(Column::Caller, &self.callers)?,
+            false => packer.numbers(Column::Caller, &self.callers)?,
+        }
+        packer.numbers(Column::CallerName, &self.caller_names.names)?;
+        packer.numbers(Column::CallerAddress, &self.caller_names.addresses)?;
         packer.list(Column::Time, self.times.numbers(self.items()))
     }
 }

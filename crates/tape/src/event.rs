@@ -31,6 +31,9 @@ pub struct Event {
     /// Milliseconds since the recording began, coarse.
     pub time: u64,
     /// The return address of the call; 0 when unknown.
+    ///
+    /// A writer of a tape with sites is given [`heaptape_wire::site::site_word`] for a call whose stack is known. A reader
+    /// gives the first address of the stack, and the site [beside](crate::Resolved::site).
     pub caller: u64,
     /// The new block (0: none), or the freed block.
     pub address: u64,
@@ -137,6 +140,23 @@ pub struct Header {
     pub page_size: u32,
     /// Settings of the recording and of the allocator, by name.
     pub settings: Vec<(String, String)>,
+}
+
+impl Header {
+    /// The setting that makes a tape one with sites: how many frames of each call stack are wanted.
+    pub const STACKS: &str = "stacks";
+    /// The setting that says that frames of interpreted code are wanted.
+    pub const PYTHON: &str = "python";
+
+    /// The value of a setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.iter().find(|setting| setting.0 == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The frames that were wanted of each call stack; `None` where calls were recorded without.
+    pub fn stacks(&self) -> Option<&str> {
+        self.setting(Header::STACKS)
+    }
 }
 
 /// A moment of a process whose live set forked children inherit.

@@ -53,7 +53,10 @@ impl<'a> Events<'a> {
             item_limit: u64::MAX,
             state,
             block: UnpackedBlock::default(),
-            callers: KnownCallers::default(),
+            callers: match columns.caller {
+                true => KnownCallers::of(tape, contents)?,
+                false => KnownCallers::default(),
+            },
             current: Resolved::EMPTY,
             other: None,
             next_block: 0,
@@ -186,9 +189,10 @@ impl<'a> Events<'a> {
         let header = &located.header;
         let damaged = |what| Error::Damaged { offset: located.frame, what };
         let from = Unpacker { source: self.tape.payload(located), streams: &located.streams };
-        let block = UnpackedBlock::unpack(&from, self.columns, header.first_ordinal);
+        let has_sites = self.tape.has_sites();
+        let block = UnpackedBlock::unpack(&from, self.columns, header.first_ordinal, has_sites);
         let mut block = block.map_err(|why| why.at(located.frame))?;
-        block.callers.number(&mut self.callers);
+        self.callers.number(&mut block.callers).map_err(|why| why.at(located.frame))?;
         let at = (self.state.index, self.state.items, self.state.births.next());
         if at != (header.first_event, header.first_item, header.first_ordinal) {
             return Err(damaged("a block does not begin where the one before it ended"));

@@ -1,7 +1,7 @@
 //! The outline of the file: the opening, the frames' fixed heads, the trailer.
 //!
 //! ```text
-//! opening   "HEAPTAPE" · version u16 · 0 u16 · CRC-32 of these 12 bytes u32
+//! opening   "HEAPTAPE" · version u16 (1, or 2 with sites) · 0 u16 · CRC-32 of these 12 bytes u32
 //! frame     head (24 bytes) · header (varint fields) · payload
 //!   head    kind u8 · 0 u8 · 0 u16 · process u32 · header length u32 · payload length u64
 //!           · CRC-32 of the first 20 bytes of the head and of the header u32
@@ -12,8 +12,10 @@
 
 use crate::Error;
 
-/// The version that is written, and the newest that is read.
-pub(crate) const VERSION: u16 = 1;
+/// The version of a tape without sites.
+pub(crate) const PLAIN: u16 = 1;
+/// The version of a tape with sites, and the newest that is read.
+pub(crate) const WITH_SITES: u16 = 2;
 /// How every tape begins.
 pub(crate) const MAGIC: &[u8; 8] = b"HEAPTAPE";
 /// How every whole tape ends.
@@ -49,12 +51,18 @@ pub(crate) enum FrameKind {
     Uncovered = 8,
     /// The headers of all frames before, and why the recording ended; the last frame.
     Index = 9,
+    /// New call stacks of one process.
+    Sites = 10,
+    /// New interpreted code of one process.
+    Codes = 11,
+    /// Names of places in files.
+    Names = 12,
 }
 
 impl FrameKind {
     /// The kind with this code. A reader passes over frames of other kinds.
     pub(crate) fn from_code(code: u8) -> Option<FrameKind> {
-        const ALL: [FrameKind; 9] = [
+        const ALL: [FrameKind; 12] = [
             FrameKind::Job,
             FrameKind::Start,
             FrameKind::Block,
@@ -64,6 +72,9 @@ impl FrameKind {
             FrameKind::End,
             FrameKind::Uncovered,
             FrameKind::Index,
+            FrameKind::Sites,
+            FrameKind::Codes,
+            FrameKind::Names,
         ];
         ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
@@ -131,25 +142,27 @@ fn head_checksum(opening: &[u8; HEAD - 4], header: &[u8]) -> u32 {
 }
 
 /// The first bytes of a tape.
-pub(crate) fn opening() -> [u8; OPENING] {
+pub(crate) fn opening(version: u16) -> [u8; OPENING] {
     let mut bytes = [0; OPENING];
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..10].copy_from_slice(&version.to_le_bytes());
     let checksum = crc32fast::hash(&bytes[..12]);
     bytes[12..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
 /// Holds the first bytes of a file against those of a tape. A file that ends inside them is a
-/// tape cut to nothing if what is there agrees.
-pub(crate) fn check_opening(bytes: &[u8]) -> Result<(), Error> {
-    let known = opening();
+/// tape cut to nothing if what is there agrees. Gives the version.
+pub(crate) fn check_opening(bytes: &[u8]) -> Result<u16, Error> {
     let bytes = bytes.get(..OPENING).unwrap_or(bytes);
-    if bytes.is_empty() || !known.starts_with(bytes.get(..8).unwrap_or(bytes)) {
+    if bytes.is_empty() || !MAGIC.starts_with(bytes.get(..8).unwrap_or(bytes)) {
         return Err(Error::Foreign);
     }
-    if bytes.len() < OPENING || bytes == known {
-        return Ok(());
+    if bytes.len() < OPENING {
+        return Ok(PLAIN);
+    }
+    if let Some(version) = [PLAIN, WITH_SITES].into_iter().find(|&v| bytes == opening(v)) {
+        return Ok(version);
     }
     if le32(&bytes[12..]) != crc32fast::hash(&bytes[..12]) {
         return Err(Error::Damaged {
@@ -157,7 +170,7 @@ pub(crate) fn check_opening(bytes: &[u8]) -> Result<(), Error> {
             what: "its first bytes do not match their checksum",
         });
     }
-    Err(Error::Future { found: u16::from_le_bytes([bytes[8], bytes[9]]), known: VERSION })
+    Err(Error::Future { found: u16::from_le_bytes([bytes[8], bytes[9]]), known: WITH_SITES })
 }
 
 /// The last bytes of a whole tape, whose index frame stands at `offset`.

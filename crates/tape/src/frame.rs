@@ -1,13 +1,16 @@
 //! Frames on their way to the file: from the writer's raw columns to bytes.
 
+use crate::codes::RawCodes;
 use crate::column::{Column, Packer};
 use crate::event::{Ended, Header, Placement, ProcessEnd, ProcessStart, Uncovered};
 use crate::family::Inheritance;
 use crate::field::FieldWriter;
-use crate::format::{FrameHead, FrameKind, opening, trailer};
+use crate::format::{FrameHead, FrameKind, PLAIN, WITH_SITES, opening, trailer};
 use crate::keyframe::RawKeyframe;
+use crate::names::RawNames;
 use crate::notes::RawNotes;
 use crate::pool::Pooled;
+use crate::sites::RawSites;
 use crate::{BlockSink, Error};
 use std::io::{self, Write};
 
@@ -30,6 +33,9 @@ pub(crate) enum Content {
     End(ProcessEnd),
     Uncovered(Uncovered),
     Index(Option<Ended>),
+    Sites(Box<RawSites>),
+    Codes(RawCodes),
+    Names(RawNames),
 }
 
 impl RawFrame {
@@ -47,6 +53,11 @@ impl RawFrame {
     /// The same last frame for a tape that had to end because of `why`.
     pub fn last(why: Ended) -> RawFrame {
         RawFrame { process: 0, content: Content::Index(Some(why)) }
+    }
+
+    /// The last frame of a tape that ended so.
+    pub(crate) fn end(why: Option<Ended>) -> RawFrame {
+        RawFrame { process: 0, content: Content::Index(why) }
     }
 
     /// Events and early releases in it; 0 unless it is a block of events.
@@ -74,6 +85,19 @@ impl Encoder {
         Ok(Encoder { packer, bytes: 0, index: Vec::new(), before: (0, 0) })
     }
 
+    /// One that goes on with a file of which so many bytes are written, before its first frame.
+    pub(crate) fn going_on(bytes: u64) -> Result<Encoder, Error> {
+        Ok(Encoder { bytes, ..Encoder::new()? })
+    }
+
+    /// A frame of so many bytes was written that stood elsewhere.
+    pub(crate) fn pass(&mut self, head: &[u8], header: &[u8], bytes: u64) {
+        self.before = (self.bytes, self.index.len());
+        self.bytes += bytes;
+        self.index.extend_from_slice(head);
+        self.index.extend_from_slice(header);
+    }
+
     /// The last frame could not be written: the file ends before it.
     pub fn take_back(&mut self) {
         self.bytes = self.before.0;
@@ -94,7 +118,8 @@ impl Encoder {
         let before = out.len();
         self.before = (self.bytes, self.index.len());
         if self.bytes == 0 {
-            out.extend_from_slice(&opening());
+            let has_sites = matches!(&frame.content, Content::Job(job) if job.stacks().is_some());
+            out.extend_from_slice(&opening(if has_sites { WITH_SITES } else { PLAIN }));
         }
         let mut header = FieldWriter::new();
         let kind = self.fill(frame.content, &mut header)?;
@@ -163,6 +188,18 @@ impl Encoder {
                 header.text(ended.as_ref().map_or("", Ended::as_str).as_bytes());
                 packer.bytes(Column::Frames, &self.index)?;
                 FrameKind::Index
+            }
+            Content::Sites(sites) => {
+                sites.pack(packer, header)?;
+                FrameKind::Sites
+            }
+            Content::Codes(codes) => {
+                codes.pack(packer, header)?;
+                FrameKind::Codes
+            }
+            Content::Names(names) => {
+                names.pack(packer)?;
+                FrameKind::Names
             }
         })
     }

@@ -3,14 +3,19 @@
 //! It is filled from the index at the end of the file or, if the file was cut, from the headers
 //! of the frames themselves; both go through [`Contents::add`].
 
+use crate::codes::CodesHeader;
 use crate::column::{Column, Stream, Unpacker, directory};
 use crate::event::{Ended, Header, Placement, ProcessNumber, Uncovered};
 use crate::field::{FieldReader, Truncated};
 use crate::format::{
-    FrameHead, FrameKind, HEAD, MAX_HEADER, OPENING, TRAILER, check_opening, index_offset,
+    FrameHead, FrameKind, HEAD, MAX_HEADER, OPENING, TRAILER, WITH_SITES, check_opening,
+    index_offset,
 };
 use crate::keyframe::KeyframeHeader;
+use crate::names::LocatedNames;
 use crate::notes::NotesHeader;
+use crate::site::SiteCounts;
+use crate::sites::SitesHeader;
 use crate::source::{Payload, Source};
 use crate::summary::{ProcessSummary, Summary};
 use crate::tally::Tally;
@@ -51,13 +56,17 @@ pub(crate) struct ProcessContents {
     pub(crate) blocks: Vec<Located<BlockHeader>>,
     pub(crate) notes: Vec<Located<NotesHeader>>,
     pub(crate) keyframes: Vec<Located<KeyframeHeader>>,
+    pub(crate) sites: Vec<Located<SitesHeader>>,
+    pub(crate) codes: Vec<Located<CodesHeader>>,
 }
 
 /// The table of contents of a tape.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
+    version: u16,
     job: Header,
     pub(crate) processes: Vec<ProcessContents>,
+    pub(crate) names: Vec<LocatedNames>,
     uncovered: Vec<Uncovered>,
     ended: Option<Ended>,
     whole: bool,
@@ -67,11 +76,12 @@ impl Contents {
     /// Reads the index, or goes from frame to frame where there is none.
     pub(crate) fn read(source: &Source) -> Result<Contents, Error> {
         let start = source.read(0, source.len().min(OPENING as u64) as usize);
-        check_opening(&start.map_err(Error::Read)?)?;
-        match Contents::from_index(source).map_err(Error::Read)? {
-            Some(contents) => Ok(contents),
-            None => Contents::from_frames(source).map_err(Error::Read),
-        }
+        let version = check_opening(&start.map_err(Error::Read)?)?;
+        let contents = match Contents::from_index(source).map_err(Error::Read)? {
+            Some(contents) => contents,
+            None => Contents::from_frames(source).map_err(Error::Read)?,
+        };
+        Ok(Contents { version, ..contents })
     }
 
     /// `None` if there is no index, or if it makes no sense.
@@ -136,6 +146,11 @@ impl Contents {
         Ok(contents)
     }
 
+    /// Whether calls have sites.
+    pub(crate) fn has_sites(&self) -> bool {
+        self.version >= WITH_SITES
+    }
+
     /// Adds one frame.
     pub(crate) fn add(
         &mut self,
@@ -164,6 +179,17 @@ impl Contents {
                 let located = locate(offset, head, header, fields)?;
                 self.process(head.process)?.keyframes.push(located);
             }
+            Some(FrameKind::Sites) => {
+                let header = SitesHeader::read(fields)?;
+                let located = locate(offset, head, header, fields)?;
+                self.process(head.process)?.add_sites(located)?;
+            }
+            Some(FrameKind::Codes) => {
+                let header = CodesHeader::read(fields)?;
+                let located = locate(offset, head, header, fields)?;
+                self.process(head.process)?.add_codes(located)?;
+            }
+            Some(FrameKind::Names) => self.names.push(locate(offset, head, (), fields)?),
             Some(FrameKind::Rank) => {
                 let placement = read_placement(fields)?;
                 let summary = &mut self.process(head.process)?.summary;
@@ -220,7 +246,7 @@ impl Contents {
 }
 
 /// The head and header of the frame at `offset`, if there is a sound one.
-fn read_head(source: &Source, offset: u64) -> io::Result<Option<(FrameHead, Vec<u8>)>> {
+pub(crate) fn read_head(source: &Source, offset: u64) -> io::Result<Option<(FrameHead, Vec<u8>)>> {
     let room = source.len().saturating_sub(offset);
     if room < HEAD as u64 {
         return Ok(None);
@@ -257,6 +283,9 @@ pub(crate) fn streams_of(
         FrameKind::Block => read_block_header(fields).map(drop)?,
         FrameKind::Notes => NotesHeader::read(fields).map(drop)?,
         FrameKind::Keyframe => KeyframeHeader::read(fields).map(drop)?,
+        FrameKind::Sites => SitesHeader::read(fields).map(drop)?,
+        FrameKind::Codes => CodesHeader::read(fields).map(drop)?,
+        FrameKind::Names => {}
         FrameKind::Index => fields.number().and_then(|_| fields.text()).map(drop)?,
         // They have none.
         _ => return Ok(Some(Vec::new())),
@@ -318,10 +347,19 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
         peak_at: 0,
         end_requested: requested,
         end_blocks: blocks,
+        sites: SiteCounts::default(),
     };
-    let (notes, keyframes) = (Vec::new(), Vec::new());
-    let blocks = Vec::new();
-    Ok(ProcessContents { summary, base, forked_items, tally, blocks, notes, keyframes })
+    Ok(ProcessContents {
+        summary,
+        base,
+        forked_items,
+        tally,
+        blocks: Vec::new(),
+        notes: Vec::new(),
+        keyframes: Vec::new(),
+        sites: Vec::new(),
+        codes: Vec::new(),
+    })
 }
 
 fn read_placement(fields: &mut FieldReader<'_>) -> Result<Placement, Truncated> {
@@ -367,6 +405,28 @@ impl ProcessContents {
         (summary.peak_requested, summary.peak_at) = (tally.peak, tally.peak_at);
         (summary.end_requested, summary.end_blocks) = (tally.requested, tally.blocks);
         self.blocks.push(block);
+        Ok(())
+    }
+
+    /// Adds sites; they must go on behind those before.
+    fn add_sites(&mut self, located: Located<SitesHeader>) -> Result<(), Truncated> {
+        let (header, counts) = (&located.header, &mut self.summary.sites);
+        if (header.sites, header.frames) != (counts.sites, counts.frames) {
+            return Err(Truncated);
+        }
+        counts.join(&header.new);
+        self.sites.push(located);
+        Ok(())
+    }
+
+    /// The same for interpreted code.
+    fn add_codes(&mut self, located: Located<CodesHeader>) -> Result<(), Truncated> {
+        let (header, counts) = (&located.header, &mut self.summary.sites);
+        if header.before != counts.codes {
+            return Err(Truncated);
+        }
+        counts.codes = counts.codes.saturating_add(header.new);
+        self.codes.push(located);
         Ok(())
     }
 

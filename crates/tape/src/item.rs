@@ -2,6 +2,7 @@
 
 use crate::births::{Held, MakerCode};
 use crate::event::{Event, Note, Sample};
+use crate::site::SiteNumber;
 use heaptape_wire::event::Call;
 
 /// Which of the columns that a reader may skip are wanted; the fields of the others read as 0.
@@ -28,8 +29,8 @@ impl Columns {
         Columns { slack: false, address: false, caller: false, time: false, notes: false };
 }
 
-/// A return address by its place among those that the stream has met, from 0: the same address has
-/// the same number throughout one stream of a process's events.
+/// A return address, or a site, by its place among those that the stream has met, from 0: the same one has the same
+/// number throughout one stream of a process's events. On a tape with sites two numbers may have the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallerNumber(pub u32);
 
@@ -103,6 +104,8 @@ pub struct Resolved {
     pub effect: Effect,
     /// Its caller's number; `None` when callers are not read.
     pub caller: Option<CallerNumber>,
+    /// Its call stack, if that is known; see [`Tape::sites`](crate::Tape::sites).
+    pub site: Option<SiteNumber>,
     /// The number of the block it made, among the allocations of the process.
     pub ordinal: Option<u64>,
     /// The block it ended; `None` for none, and for a free of an address never seen.
@@ -130,6 +133,7 @@ impl Resolved {
         },
         effect: Effect::Unknown,
         caller: None,
+        site: None,
         ordinal: None,
         block: None,
         early: false,

@@ -4,7 +4,8 @@ use crate::column::Unpacker;
 use crate::events::Events;
 use crate::index::ProcessContents;
 use crate::operation::{Deed, Operation};
-use crate::unpacked::UnpackedBlock;
+use crate::site::SiteNumber;
+use crate::unpacked::{KnownCallers, UnpackedBlock};
 use crate::{Error, ProcessNumber, Tape};
 use hashbrown::HashSet;
 
@@ -29,6 +30,8 @@ pub struct LiveBlock {
     pub thread: u32,
     /// The return address of the call that made it.
     pub caller: u64,
+    /// Its call stack, if that is known, in that process.
+    pub site: Option<SiteNumber>,
     /// Milliseconds since the recording began when it was made.
     pub time: u64,
     /// Whether a [`Release`](crate::Release) has given its address up: a reallocation of it is under
@@ -104,6 +107,7 @@ fn own_blocks(
             process,
             thread: 0,
             caller: 0,
+            site: None,
             time: 0,
             released: gone.released.contains(&ordinal),
         });
@@ -120,6 +124,7 @@ fn describe(
 ) -> Result<(), Error> {
     blocks.sort_unstable_by_key(|block| block.birth);
     let mut rest = blocks;
+    let mut known = KnownCallers::of(tape, contents)?;
     for located in &contents.blocks {
         let here = rest.partition_point(|block| block.birth < located.header.end.events);
         let (these, later) = rest.split_at_mut(here);
@@ -128,8 +133,9 @@ fn describe(
             continue;
         }
         let from = Unpacker { source: tape.payload(located), streams: &located.streams };
-        let unpacked = UnpackedBlock::unpack_origins(&from);
-        let unpacked = unpacked.map_err(|why| why.at(located.frame))?;
+        let unpacked = UnpackedBlock::unpack_origins(&from, tape.has_sites());
+        let mut unpacked = unpacked.map_err(|why| why.at(located.frame))?;
+        known.number(&mut unpacked.callers).map_err(|why| why.at(located.frame))?;
         fill(unpacked, located.header.first_event, these);
     }
     Ok(())
@@ -144,11 +150,12 @@ fn fill(mut from: UnpackedBlock, mut index: u64, births: &mut [LiveBlock]) {
         if matches!(deed, None | Some(Deed::EarlyRelease { .. })) {
             continue;
         }
-        let caller = from.callers.next().map_or(0, |(address, _)| address);
+        let caller = from.callers.next().unwrap_or_default();
         let aligned = matches!(deed, Some(Deed::Allocate { aligned: true, .. }));
         let align = if aligned { from.aligns.next().unwrap_or(0) } else { 0 };
         if let Some(block) = births.next_if(|block| block.birth == index) {
-            (block.thread, block.time, block.caller, block.align) = (thread, time, caller, align);
+            (block.thread, block.time, block.align) = (thread, time, align);
+            (block.caller, block.site) = (caller.address, caller.site);
         }
         index = index.wrapping_add(1);
     }

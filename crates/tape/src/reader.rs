@@ -1,10 +1,13 @@
 //! Opens a tape and tells what is on it.
 
+use crate::column::Unpacker;
 use crate::events::Events;
 use crate::index::{Contents, Located, ProcessContents};
 use crate::item::{Columns, Item};
 use crate::live_set::{LiveBlock, Moment, live_at};
 use crate::marks::Marks;
+use crate::names::LocatedNames;
+use crate::site_tree::Sites;
 use crate::source::{Payload, Source};
 use crate::summary::Summary;
 use crate::{Error, ProcessNumber};
@@ -76,6 +79,11 @@ impl Tape {
         Ok(Marks::new(self, self.process(process)?))
     }
 
+    /// The call stacks of a process; none on a tape without.
+    pub fn sites(&self, process: ProcessNumber) -> Result<Sites, Error> {
+        Sites::read(self, self.process(process)?)
+    }
+
     /// The index of the last event of a process that happened at or before `time` (milliseconds
     /// since the recording began) as the coarse clock has it; `None` if all came later.
     pub fn index_at(&self, process: ProcessNumber, time: u64) -> Result<Option<u64>, Error> {
@@ -104,6 +112,19 @@ impl Tape {
         let count = self.contents.processes.len();
         let contents = self.contents.processes.get(process.0 as usize);
         contents.ok_or(Error::NoProcess { process, count })
+    }
+
+    /// Whether calls have sites.
+    pub(crate) fn has_sites(&self) -> bool {
+        self.contents.has_sites()
+    }
+
+    pub(crate) fn located_names(&self) -> &[LocatedNames] {
+        &self.contents.names
+    }
+
+    pub(crate) fn unpacker<'a, H>(&'a self, located: &'a Located<H>) -> Unpacker<'a, Payload<'a>> {
+        Unpacker { source: self.payload(located), streams: &located.streams }
     }
 
     pub(crate) fn source(&self) -> &Source {

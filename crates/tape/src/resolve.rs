@@ -223,8 +223,9 @@ impl Resolver {
             _ => {
                 out.clear(self.index);
                 (out.event.thread, out.event.time) = (thread, time);
-                if let Some((address, number)) = block.callers.next() {
-                    (out.event.caller, out.caller) = (address, Some(number));
+                if let Some(caller) = block.callers.next() {
+                    (out.event.caller, out.site) = (caller.address, caller.site);
+                    out.caller = Some(caller.number);
                 }
                 self.event(block, deed, out)?;
                 self.index = self.index.wrapping_add(1);

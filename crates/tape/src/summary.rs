@@ -1,6 +1,6 @@
 //! What a tape says about itself without its events being read.
 
-use crate::{Ended, Header, Placement, ProcessNumber, Uncovered};
+use crate::{Ended, Header, Placement, ProcessNumber, SiteCounts, Uncovered};
 use heaptape_wire::event::Call;
 
 /// Calls by kind.
@@ -78,6 +78,8 @@ pub struct ProcessSummary {
     pub end_requested: u64,
     /// Live blocks at the end.
     pub end_blocks: u64,
+    /// Its call stacks, where they were recorded.
+    pub sites: SiteCounts,
 }
 
 impl ProcessSummary {

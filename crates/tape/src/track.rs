@@ -13,6 +13,7 @@ use crate::operation::{Old, Operation, Outcome};
 use crate::place::PlaceModel;
 use crate::pool::{Pool, Pooled};
 use crate::regions::Regions;
+use crate::stacks::Stacks;
 use crate::tally::Tally;
 
 /// What is being written of a running process.
@@ -25,6 +26,8 @@ pub(crate) struct Track {
     ages: Ages,
     places: PlaceModel,
     callers: Callers,
+    /// Its call stacks, on a tape with sites.
+    pub(crate) stacks: Option<Box<Stacks>>,
     pub(crate) last_keyframe: Tally,
     /// What the events since the last keyframe made.
     pub(crate) made: Made,
@@ -37,7 +40,7 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    pub(crate) fn new(tally: Tally, pool: &Pool) -> Track {
+    pub(crate) fn new(tally: Tally, pool: &Pool, has_sites: bool) -> Track {
         Track {
             tally,
             block: Box::new(pool.first(tally)),
@@ -46,6 +49,7 @@ impl Track {
             ages: Ages::new(tally.ordinal),
             places: PlaceModel::new(),
             callers: Callers::new(),
+            stacks: has_sites.then(Box::default),
             last_keyframe: tally,
             made: Made::default(),
             ended: Vec::new(),
@@ -62,7 +66,9 @@ impl Track {
         self.places.reset();
         self.callers.reset();
         let next = Box::new(pool.follower(&self.block, self.tally));
-        std::mem::replace(&mut self.block, next)
+        let mut block = std::mem::replace(&mut self.block, next);
+        block.has_sites = self.stacks.is_some();
+        block
     }
 
     /// Notes that a block has ended for good.
@@ -128,7 +134,8 @@ impl Track {
     #[inline]
     pub(crate) fn event(&mut self, family: &mut Family, process: u32, event: &Event) {
         let operation = self.apply(family, process, event);
-        let code = self.callers.code(event.caller, &mut self.block.caller_names);
+        let stacks = self.stacks.as_deref();
+        let code = self.callers.code(event.caller, &mut self.block.caller_names, stacks);
         self.block.callers.push(code);
         self.item(operation, event.thread, event.time);
         self.tally.event(event.call, event.thread);

@@ -1,9 +1,12 @@
 //! A block read back: the columns that were asked for, each with the place reached in it.
 
-use crate::Columns;
 use crate::age_reader::AgeReader;
 use crate::column::{Column, PayloadSource, Unpack, Unpacker, undelta};
+use crate::index::ProcessContents;
 use crate::item::CallerNumber;
+use crate::site::SiteNumber;
+use crate::site_tree::Sites;
+use crate::{Columns, Error, Tape};
 use hashbrown::HashMap;
 use std::vec::IntoIter;
 
@@ -35,23 +38,33 @@ impl RunReader {
     }
 }
 
+/// A caller: a return address, that of its site if it has one.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) address: u64,
+    pub(crate) site: Option<SiteNumber>,
+    /// The number that the stream knows it by.
+    pub(crate) number: CallerNumber,
+}
+
+impl Default for Caller {
+    fn default() -> Caller {
+        Caller { address: 0, site: None, number: CallerNumber(0) }
+    }
+}
+
 /// The caller of each event, read back.
 #[derive(Default)]
 pub(crate) struct CallerReader {
     codes: IntoIter<u64>,
-    /// The return addresses that the codes mean, with the numbers that the stream knows them by.
-    names: Vec<(u64, CallerNumber)>,
+    /// What the codes mean.
+    names: Vec<Caller>,
 }
 
 impl CallerReader {
-    /// Gives each of the block's callers the number that it has in the stream.
-    pub(crate) fn number(&mut self, known: &mut KnownCallers) {
-        self.names.iter_mut().for_each(|(address, number)| *number = known.number(*address));
-    }
-
     /// The next caller; `None` when the column is not read.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(u64, CallerNumber)> {
+    pub(crate) fn next(&mut self) -> Option<Caller> {
         self.names.get(self.codes.next()? as usize).copied()
     }
 }
@@ -59,13 +72,29 @@ impl CallerReader {
 /// The callers that a stream has met, each with its number.
 #[derive(Default)]
 pub(crate) struct KnownCallers {
-    numbers: HashMap<u64, CallerNumber>,
+    numbers: HashMap<(u64, Option<SiteNumber>), CallerNumber>,
+    sites: Sites,
 }
 
 impl KnownCallers {
-    fn number(&mut self, address: u64) -> CallerNumber {
-        let next = CallerNumber(self.numbers.len() as u32);
-        *self.numbers.entry(address).or_insert(next)
+    /// Those of a process, none of which has been met.
+    pub(crate) fn of(tape: &Tape, contents: &ProcessContents) -> Result<KnownCallers, Error> {
+        Ok(KnownCallers { numbers: HashMap::new(), sites: Sites::read(tape, contents)? })
+    }
+
+    /// Gives each of a block's callers the number that it has in the stream, and each site its address.
+    pub(crate) fn number(&mut self, block: &mut CallerReader) -> Result<(), Unpack> {
+        for caller in &mut block.names {
+            if let Some(site) = caller.site {
+                if site.0 as usize >= self.sites.len() {
+                    return Err(Unpack::Damaged("a call has a site that is not on the tape"));
+                }
+                caller.address = self.sites.caller(site);
+            }
+            let next = CallerNumber(self.numbers.len() as u32);
+            caller.number = *self.numbers.entry((caller.address, caller.site)).or_insert(next);
+        }
+        Ok(())
     }
 }
 
@@ -97,6 +126,7 @@ impl UnpackedBlock {
         from: &Unpacker<'_, P>,
         wanted: Columns,
         first_ordinal: u64,
+        has_sites: bool,
     ) -> Result<UnpackedBlock, Unpack> {
         let numbers = |column| from.numbers(column).map(Vec::into_iter);
         let optional = |wanted: bool, column| match wanted {
@@ -111,7 +141,10 @@ impl UnpackedBlock {
             ages: AgeReader::new(from.numbers(Column::Age)?, first_ordinal),
             slacks: optional(wanted.slack || wanted.address, Column::Slack)?,
             addresses: optional(wanted.address, Column::Address)?,
-            callers: if wanted.caller { callers(from)? } else { CallerReader::default() },
+            callers: match wanted.caller {
+                true => callers(from, has_sites)?,
+                false => CallerReader::default(),
+            },
             threads: RunReader::new(from.numbers(Column::Thread)?),
             times: RunReader::new(optional(wanted.time, Column::Time)?.collect()),
             unknown: numbers(Column::Unknown)?,
@@ -126,11 +159,12 @@ impl UnpackedBlock {
     /// Unpacks only what tells who made a block, and when.
     pub(crate) fn unpack_origins<P: PayloadSource>(
         from: &Unpacker<'_, P>,
+        has_sites: bool,
     ) -> Result<UnpackedBlock, Unpack> {
         Ok(UnpackedBlock {
             operations: from.bytes(Column::Operation)?,
             aligns: from.numbers(Column::Align)?.into_iter(),
-            callers: callers(from)?,
+            callers: callers(from, has_sites)?,
             threads: RunReader::new(from.numbers(Column::Thread)?),
             times: RunReader::new(from.numbers(Column::Time)?),
             ..UnpackedBlock::default()
@@ -144,18 +178,55 @@ impl UnpackedBlock {
 }
 
 /// Reads the column of callers, and the list of those that the block has.
-fn callers<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<CallerReader, Unpack> {
-    let mut before = 0;
-    let names = from.numbers(Column::CallerName)?.into_iter().map(|difference| {
-        before = undelta(before, difference);
-        (before, CallerNumber(0))
-    });
-    let names: Vec<_> = names.collect();
-    let codes = from.numbers(Column::Caller)?;
+fn callers<P: PayloadSource>(
+    from: &Unpacker<'_, P>,
+    has_sites: bool,
+) -> Result<CallerReader, Unpack> {
+    let names = match has_sites {
+        true => names_with_sites(from)?,
+        false => addresses(from.numbers(Column::CallerName)?).collect(),
+    };
+    let codes = match has_sites {
+        true => from.fields(Column::Caller)?,
+        false => from.numbers(Column::Caller)?,
+    };
     match codes.iter().max() {
         Some(&last) if last >= names.len() as u64 => {
             Err(Unpack::Damaged("a caller is not in its block's list"))
         }
         _ => Ok(CallerReader { codes: codes.into_iter(), names }),
     }
+}
+
+/// How many sites there have to be for those that a block's calls name.
+pub(crate) fn sites_named<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<u64, Unpack> {
+    let callers = callers(from, true)?;
+    let sites = callers.names.iter().filter_map(|caller| caller.site);
+    Ok(sites.map(|site| u64::from(site.0) + 1).max().unwrap_or(0))
+}
+
+/// Addresses from their differences.
+fn addresses(differences: Vec<u64>) -> impl Iterator<Item = Caller> {
+    let mut address = 0;
+    differences.into_iter().map(move |difference| {
+        address = undelta(address, difference);
+        Caller { address, ..Caller::default() }
+    })
+}
+
+/// The list of callers on a tape with sites.
+fn names_with_sites<P: PayloadSource>(from: &Unpacker<'_, P>) -> Result<Vec<Caller>, Unpack> {
+    let mut addresses = addresses(from.numbers(Column::CallerAddress)?);
+    let mut site = 0;
+    let names =
+        from.numbers(Column::CallerName)?.into_iter().map(|name| match name.checked_sub(1) {
+            None => addresses.next(),
+            Some(difference) => {
+                site = undelta(site, difference);
+                let number = u32::try_from(site).ok()?;
+                Some(Caller { site: Some(SiteNumber(number)), ..Caller::default() })
+            }
+        });
+    let names: Option<Vec<_>> = names.collect();
+    names.ok_or(Unpack::Damaged("a list of callers is too short"))
 }

@@ -8,6 +8,7 @@ use crate::keyframe::{Keyframe, KeyframeHeader};
 use crate::recount::Recount;
 use crate::resolve::Resolver;
 use crate::tally::Tally;
+use crate::verify_sites::verify_sites;
 use crate::{Error, ProcessNumber, Tape};
 use std::collections::BTreeMap;
 
@@ -44,10 +45,11 @@ pub struct Verdict {
 
 /// Reads all events of a process and checks that no two live blocks overlap, the inherited ones
 /// included. Each keyframe must give the live blocks that the events give where it stands, and each
-/// block's header their counts; if one does not, the tape is damaged.
+/// block's header their counts; and calls name only sites that are there. If one does not, the tape is damaged.
 ///
 /// The memory it takes is a few times that of the live set.
 pub fn verify(tape: &Tape, process: ProcessNumber) -> Result<Verdict, Error> {
+    verify_sites(tape, tape.process(process)?)?;
     let mut verdict = Verdict::default();
     let mut live = BTreeMap::new();
     for block in tape.inherited(process)? {

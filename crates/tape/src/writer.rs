@@ -12,8 +12,10 @@ use crate::keyframe::{KEYFRAME_EVENTS, RawKeyframe};
 use crate::notes::NOTES_FULL;
 use crate::operation::Operation;
 use crate::pool::Pool;
+use crate::site::Code;
 use crate::tally::Tally;
 use crate::track::Track;
+use heaptape_wire::site::SiteEnd;
 
 /// Where finished frames go, in order. The collector's hands them to its writing thread.
 pub trait BlockSink {
@@ -65,12 +67,15 @@ pub struct Writer<S: BlockSink> {
     /// Events and early releases that make a block full at present.
     block_items: usize,
     pool: Pool,
+    /// Whether calls have sites.
+    has_sites: bool,
     /// Events and order faults of the processes that have ended.
     ended: (u64, u64),
 }
 
 impl<S: BlockSink> Writer<S> {
-    /// Starts a tape: the header goes to the sink at once.
+    /// Starts a tape: the header goes to the sink at once. It is a tape with sites if the header has the setting
+    /// [`Header::STACKS`].
     pub fn new(sink: S, header: &Header) -> Result<Writer<S>, Error> {
         let mut writer = Writer {
             block_items: full_block(sink.room()),
@@ -79,6 +84,7 @@ impl<S: BlockSink> Writer<S> {
             tracks: Vec::new(),
             keyframe_events: KEYFRAME_EVENTS,
             pool: Pool::default(),
+            has_sites: header.stacks().is_some(),
             ended: (0, 0),
         };
         writer.send(0, Content::Job(header.clone()))?;
@@ -110,7 +116,7 @@ impl<S: BlockSink> Writer<S> {
         let inherited = self.family.start(point)?;
         let number = self.tracks.len() as u32;
         let tally = Tally::inheriting(inherited.ordinal, inherited.blocks, inherited.requested);
-        let mut track = Box::new(Track::new(tally, &self.pool));
+        let mut track = Box::new(Track::new(tally, &self.pool, self.has_sites));
         if let (Some(_), Some(parent)) = (point, start.parent)
             && let Ok(parent) = self::track(&mut self.tracks, parent)
         {
@@ -174,6 +180,33 @@ impl<S: BlockSink> Writer<S> {
             if track.block.items() >= self.block_items {
                 self.flush_process(process)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Says which call stack the program calls `id`, before events that name it by
+    /// [`site_word`](heaptape_wire::site::site_word). The innermost frame comes first; of more than
+    /// [`MAX_DEPTH`](heaptape_wire::site::MAX_DEPTH) the outermost are left out. An id keeps its first meaning, and a
+    /// stack that was told before is the same site. Events with an id that was not told have no caller.
+    ///
+    /// On a tape without sites nothing is kept.
+    pub fn site(
+        &mut self,
+        process: ProcessNumber,
+        id: u32,
+        end: SiteEnd,
+        frames: &[u64],
+    ) -> Result<(), Error> {
+        if let Some(stacks) = &mut track(&mut self.tracks, process)?.stacks {
+            stacks.site(id, end, frames);
+        }
+        Ok(())
+    }
+
+    /// Says which interpreted code the program calls `id`, before sites with frames in it.
+    pub fn code(&mut self, process: ProcessNumber, id: u32, code: Code) -> Result<(), Error> {
+        if let Some(stacks) = &mut track(&mut self.tracks, process)?.stacks {
+            stacks.code(id, code);
         }
         Ok(())
     }
@@ -274,8 +307,24 @@ impl<S: BlockSink> Writer<S> {
         Ok(())
     }
 
-    /// Sends the notes, then the events, then a keyframe if one is due.
+    /// Sends the new sites of a process, which the events that follow may name.
+    fn send_sites(&mut self, process: ProcessNumber) -> Result<(), Error> {
+        let Some(stacks) = &mut track(&mut self.tracks, process)?.stacks else { return Ok(()) };
+        let (codes, sites) = (stacks.new_codes.follower(), stacks.new_sites.follower());
+        let codes = std::mem::replace(&mut stacks.new_codes, codes);
+        let sites = std::mem::replace(&mut stacks.new_sites, sites);
+        if !codes.is_empty() {
+            self.send(process.0, Content::Codes(codes))?;
+        }
+        if !sites.is_empty() {
+            self.send(process.0, Content::Sites(Box::new(sites)))?;
+        }
+        Ok(())
+    }
+
+    /// Sends the sites, then the notes, then the events, then a keyframe if one is due.
     fn flush_process(&mut self, process: ProcessNumber) -> Result<(), Error> {
+        self.send_sites(process)?;
         let track = track(&mut self.tracks, process)?;
         let notes = std::mem::take(&mut track.notes);
         let block = track.next_block(&self.pool);

@@ -66,11 +66,16 @@ pub enum NoteKind {
     ChildEnded = 27,
     /// A module of the list before is unloaded: lowest address.
     ModuleGone = 28,
+    /// A call stack that is new: its number, how it ends ([`crate::site::SiteEnd`]); text: its frames, innermost first,
+    /// 8 bytes each.
+    Site = 29,
+    /// Interpreted code that is new: its number, its first line; text: its file, a zero byte, its name.
+    Code = 30,
 }
 
 impl NoteKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [NoteKind; 28] = [
+    pub const ALL: [NoteKind; 30] = [
         NoteKind::Mmap,
         NoteKind::Munmap,
         NoteKind::Mremap,
@@ -99,6 +104,8 @@ impl NoteKind {
         NoteKind::Exit,
         NoteKind::ChildEnded,
         NoteKind::ModuleGone,
+        NoteKind::Site,
+        NoteKind::Code,
     ];
 
     /// The kind with this code, if there is one.
@@ -141,6 +148,8 @@ impl NoteKind {
             NoteKind::Exit => "exit",
             NoteKind::ChildEnded => "child_ended",
             NoteKind::ModuleGone => "module_gone",
+            NoteKind::Site => "site",
+            NoteKind::Code => "code",
         }
     }
 }
@@ -223,6 +232,11 @@ impl<'a> NoteRecord<'a> {
         Ok(NoteRecord { kind, caller, args, text_words, text_len, stamp })
     }
 
+    /// The words that the text fills, where it is one of numbers.
+    pub fn words(&self) -> &'a [u64] {
+        self.text_words.get(..self.text_len / 8).unwrap_or_default()
+    }
+
     /// The bytes of the text, in order.
     pub fn text(&self) -> impl Iterator<Item = u8> + 'a {
         let (words, len) = (self.text_words, self.text_len);
@@ -251,6 +265,8 @@ mod tests {
                         let Record::Note(note) = record else { panic!("not a note") };
                         assert_eq!((note.kind, note.caller, note.args), (kind, 42, args));
                         assert_eq!(note.text().collect::<Vec<_>>(), text);
+                        let words = text.chunks_exact(8).map(|word| word.try_into().unwrap());
+                        assert!(words.map(u64::from_le_bytes).eq(note.words().iter().copied()));
                         assert_eq!(record.stamp(), stamp);
                     }
                 }

@@ -21,7 +21,7 @@ pub const ARENA_BYTES: usize = 64 << 20;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"heaptape");
 /// The version of this layout; a library only joins a session of its own version.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// The environment variable that names the arena's path.
 pub const SESSION_VARIABLE: &str = "HEAPTAPE_SESSION";
 /// The environment variable by which a program that no heaptape has started is to be counted: a limit, with
@@ -85,6 +85,8 @@ pub struct Session {
     state: AtomicU32,
     stamp: AtomicU32,
     counts: AtomicU32,
+    stacks: AtomicU32,
+    interpreted: AtomicU32,
     /// A number that no other session has.
     name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
@@ -130,6 +132,9 @@ impl Session {
     /// Where in the session's file stands whether calls are counted: a word, 0 for no.
     #[cfg(not(loom))]
     pub const COUNTS_AT: usize = core::mem::offset_of!(Session, counts);
+    /// Where in it stands how many frames of each stack are wanted: a word, 0 for no stacks.
+    #[cfg(not(loom))]
+    pub const STACKS_AT: usize = core::mem::offset_of!(Session, stacks);
 
     /// Collector: opens the session, under a `name` that no other has.
     pub fn open(&self, name: u64, stamp: Stamp, tsc_per_ms: u32) {
@@ -150,6 +155,23 @@ impl Session {
     /// Whether heap calls are counted and not recorded.
     pub fn is_counting(&self) -> bool {
         self.counts.load(Ordering::Relaxed) != 0
+    }
+
+    /// Collector: each allocation is recorded with its call stack, of so many frames at the most, and with those of
+    /// interpreted code in it if they are wanted. Before the session is opened.
+    pub fn set_stacks(&self, depth: u32, interpreted: bool) {
+        self.stacks.store(depth, Ordering::Relaxed);
+        self.interpreted.store(u32::from(interpreted), Ordering::Relaxed);
+    }
+
+    /// How many frames of each stack are wanted; 0 for no stacks.
+    pub fn stacks(&self) -> u32 {
+        self.stacks.load(Ordering::Relaxed)
+    }
+
+    /// Whether frames of interpreted code are wanted.
+    pub fn wants_interpreted(&self) -> bool {
+        self.interpreted.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the header is one that this version can join.

@@ -29,9 +29,9 @@ impl Budget {
     pub(crate) fn steal(
         &self,
         purse: &Purse,
-        bytes: u64,
+        bytes: (u64, u64),
         machine: &impl Machine,
-    ) -> Result<(), Refused> {
+    ) -> Result<u64, Refused> {
         purse.begin_theft();
         self.attention_word().fetch_add(1, SeqCst);
         light_fence();
@@ -47,7 +47,7 @@ impl Budget {
         drawn
     }
 
-    fn draw_in_window(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
+    fn draw_in_window(&self, purse: &Purse, bytes: (u64, u64)) -> Result<u64, Refused> {
         purse.open_window();
         let drawn = self.draw(purse, bytes);
         purse.close_window();

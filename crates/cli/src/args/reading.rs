@@ -1,4 +1,4 @@
-//! Options of the commands that show what is on a tape: `info`, `events`, `live`.
+//! Options of the commands that show what is on a tape: `info`, `events`, `live`; and of `symbolize`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -62,6 +62,9 @@ pub(crate) struct Events {
     /// Print how many blocks and bytes went through each size class, instead of the calls; small is up to 1 KiB, medium to 128 KiB, large to 32 MiB
     #[arg(long, conflicts_with = "notes")]
     pub(crate) histogram: bool,
+    /// Print the call stack of each call below it, where it was recorded (record --stacks)
+    #[arg(long, conflicts_with = "histogram")]
+    pub(crate) stacks: bool,
     /// Also print what stands between the calls: mapping calls, settings, marks, samples
     #[arg(long)]
     pub(crate) notes: bool,
@@ -106,12 +109,32 @@ pub(crate) struct Live {
     pub(crate) sysroot: Sysroot,
 }
 
+/// Put the names of functions, with files and lines, on a tape, so that it reads the same anywhere
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape symbolize ls.tape", "so that it may be read where the programs are not, or later"),
+    ("heaptape symbolize job.tape --sysroot image/ -o named.tape", "names from another machine's files"),
+]))]
+pub(crate) struct Symbolize {
+    /// The tape; a new one with names takes its place
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Write the new tape here, and leave the old one as it is
+    #[arg(long, short, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
 /// Where the names of functions come from, for the commands that print callers.
 #[derive(Debug, Args)]
 pub(crate) struct Sysroot {
     /// Look for the recorded files, whose symbol tables name the functions, in DIR too: at their paths below it, by their names, and as debug files in DIR/.build-id. May be given several times
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) sysroot: Vec<PathBuf>,
+    /// Ask the servers in DEBUGINFOD_URLS for debug files that are not here, by the program debuginfod-find
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
 }
 
 /// What live blocks are added up by.

@@ -4,14 +4,25 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use heaptape_collect::MAX_DEPTH;
 use heaptape_report::size;
 
 use super::examples;
+
+/// Frames of a call stack, if nobody says how many.
+pub(crate) const DEPTH: u32 = 64;
+
+fn depth(text: &str) -> Result<u32, String> {
+    let most = MAX_DEPTH as u32;
+    let depth = text.parse().ok().filter(|depth| (1..=most).contains(depth));
+    depth.ok_or_else(|| format!("a call stack is recorded with 1 to {most} frames"))
+}
 
 /// Record every heap call of a program and its children onto a tape
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape record -- ls -lR /usr/share", "onto ls.PID.tape"),
+    ("heaptape record --stacks -- ./server", "with the call stack of every allocation"),
     ("mpirun -n 4 heaptape record --join -o tapes -- ./solver", "all ranks of a host, onto tapes/JOB.HOST.tape"),
 ]))]
 pub(crate) struct Record {
@@ -24,6 +35,15 @@ pub(crate) struct Record {
     /// Set PYTHONMALLOC=malloc, so that Python's own small-object allocator is bypassed
     #[arg(long)]
     pub(crate) python_malloc: bool,
+    /// Record the call stack of every allocation
+    #[arg(long)]
+    pub(crate) stacks: bool,
+    /// Record so many frames of each call stack at the most, the innermost ones: 1 to 128 [default: 64]. Implies --stacks
+    #[arg(long, value_name = "N", value_parser = depth, allow_hyphen_values = true)]
+    pub(crate) depth: Option<u32>,
+    /// Record functions, files and lines of Python code in call stacks. Implies --stacks
+    #[arg(long)]
+    pub(crate) python: bool,
     /// End the recording when the command ends, though children may still run
     #[arg(long)]
     pub(crate) no_wait: bool,

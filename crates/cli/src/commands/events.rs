@@ -10,6 +10,7 @@ use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
 use heaptape_analyze::filter::Filter;
+use heaptape_analyze::stack::Stack;
 use heaptape_analyze::{ProcessSummary, live, processes};
 use heaptape_report::{Style, events, json, text};
 use heaptape_tape::{Columns, Item, Lent, Tape};
@@ -34,6 +35,7 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         },
         filter: Filter { calls: args.call, sizes: args.size, thread: args.thread },
         notes: args.notes,
+        stacks: args.stacks,
         json: args.json,
         sysroot: args.sysroot,
         tape: &tape,
@@ -55,6 +57,7 @@ struct Listing<'a> {
     span: Span,
     filter: Filter,
     notes: bool,
+    stacks: bool,
     json: bool,
     sysroot: Sysroot,
 }
@@ -100,6 +103,8 @@ impl Listing<'_> {
         let name = || self.name.clone();
         let modules = callers.modules(self.process.number).with_context(name)?;
         let columns = Columns { notes: self.notes, ..Columns::ALL };
+        let sites = self.stacks.then(|| self.tape.sites(self.process.number)).transpose();
+        let sites = sites.with_context(name)?;
         let mut range = self.range();
         if range.end == self.process.events {
             // What stands after the last call belongs to the listing too.
@@ -111,7 +116,11 @@ impl Listing<'_> {
                 Item::Event(event) if self.filter.admits(&event) => {
                     let mut row = Row::of(&event, modules);
                     names.complete(&mut row.place);
-                    sink.row(&row)?;
+                    let site = sites.as_ref().zip(row.site);
+                    let mut stack =
+                        site.and_then(|(sites, site)| Stack::of(sites, site, modules, row.index));
+                    stack.iter_mut().flat_map(Stack::places).for_each(|p| names.complete(p));
+                    sink.row(&row, stack.as_ref())?;
                     any = true;
                 }
                 Item::Event(_) => {}
@@ -180,13 +189,13 @@ fn thread_of(item: &Item) -> Option<u32> {
 
 /// Where calls and what stands between them go.
 trait Sink {
-    fn row(&mut self, row: &Row) -> io::Result<()>;
+    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()>;
     fn between(&mut self, item: &Item) -> io::Result<()>;
 }
 
 impl<W: Write> Sink for json::events::Events<W> {
-    fn row(&mut self, row: &Row) -> io::Result<()> {
-        self.row(row)
+    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
+        self.row(row, stack)
     }
 
     fn between(&mut self, item: &Item) -> io::Result<()> {
@@ -219,9 +228,11 @@ impl<W: Write> Lines<'_, W> {
 }
 
 impl<W: Write> Sink for Lines<'_, W> {
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
         let style = self.style;
-        events::row(self.next()?, row, style)
+        let out = self.next()?;
+        events::row(out, row, style)?;
+        stack.map_or(Ok(()), |stack| events::stack(out, stack))
     }
 
     fn between(&mut self, item: &Item) -> io::Result<()> {

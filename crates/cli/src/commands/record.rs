@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heaptape_collect::{Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record};
+use heaptape_collect::{
+    CallStacks, Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record,
+};
 use heaptape_proc::job as place;
 use heaptape_report::size::Size;
 use heaptape_report::text::early_end;
@@ -69,6 +71,7 @@ fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
 
 fn joining(args: args::Record) -> Result<Joining> {
     let (job, local_size) = job()?;
+    let stacks = stacks(&args);
     Ok(Joining {
         launch: launch(args.command, args.no_aslr, args.python_malloc)?,
         directory: args.output.unwrap_or_else(|| ".".into()),
@@ -76,6 +79,7 @@ fn joining(args: args::Record) -> Result<Joining> {
         local_size,
         no_wait: args.no_wait,
         max_size: args.max_size,
+        stacks,
         again: std::env::args_os().collect(),
     })
 }
@@ -84,7 +88,15 @@ fn launch(command: Vec<OsString>, no_aslr: bool, python_malloc: bool) -> Result<
     Ok(Launch { command, library: library::path()?, no_aslr, python_malloc })
 }
 
+/// Which call stacks are wanted: whoever says how, wants them.
+fn stacks(args: &args::Record) -> CallStacks {
+    let wanted = args.stacks || args.python || args.depth.is_some();
+    let depth = if wanted { args.depth.unwrap_or(args::DEPTH) } else { 0 };
+    CallStacks { depth, python: args.python }
+}
+
 fn recording(args: args::Record) -> Result<Recording> {
+    let stacks = stacks(&args);
     let output = match args.output {
         Some(path) => Output::Named(with_rank(path)?),
         None => {
@@ -98,6 +110,7 @@ fn recording(args: args::Record) -> Result<Recording> {
         output,
         no_wait: args.no_wait,
         max_size: args.max_size,
+        stacks,
     })
 }
 

@@ -36,4 +36,5 @@ record!(CallRecord, "heaptape.calls/1", call, {
     module: Text maybe(call.row.place.as_ref().map(|p| p.module.path.as_str())), "the file that it lies in";
     offset: Address maybe(call.row.place.as_ref().map(|p| p.offset)), "where in that file";
     function: Text maybe(call.row.place.as_ref().and_then(|p| p.function.as_deref())), "the function that the call stands in, whole; see [the names of callers](#the-names-of-callers)";
+    site: Small maybe(call.row.site.map(|site| site.0)), "the number of the call's stack in its process, from 0, where stacks were recorded; `caller` is its first frame";
 });

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use heaptape_analyze::Effect;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::modules::Module;
-use heaptape_analyze::{Note, ProcessSummary, Release, Sample};
+use heaptape_analyze::stack::{Frame, Stack};
+use heaptape_analyze::{Note, ProcessSummary, Release, Sample, SiteEnd};
 use serde::Serialize;
 
 use super::parts::ProcessName;
@@ -32,6 +33,68 @@ struct EventPart<'a> {
     module: Option<&'a str>,
     offset: Option<u64>,
     function: Option<&'a str>,
+    site: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<StackPart<'a>>,
+}
+
+#[derive(Serialize)]
+struct StackPart<'a> {
+    frames: Vec<FramePart<'a>>,
+    end: &'static str,
+}
+
+/// Of code of a module: `module` and `offset`; of a script: `file` and `line`.
+#[derive(Serialize)]
+struct FramePart<'a> {
+    frame: String,
+    address: Option<u64>,
+    module: Option<&'a str>,
+    offset: Option<u64>,
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<u32>,
+}
+
+impl<'a> StackPart<'a> {
+    fn of(stack: &'a Stack) -> StackPart<'a> {
+        let end = match stack.end {
+            SiteEnd::Outermost => "outermost",
+            SiteEnd::Depth => "depth",
+            SiteEnd::Foreign => "foreign",
+            SiteEnd::Unreadable => "unreadable",
+        };
+        StackPart { frames: stack.frames.iter().map(FramePart::of).collect(), end }
+    }
+}
+
+impl<'a> FramePart<'a> {
+    fn of(frame: &'a Frame) -> FramePart<'a> {
+        let part = FramePart {
+            frame: text::frame(frame),
+            address: None,
+            module: None,
+            offset: None,
+            function: None,
+            file: None,
+            line: None,
+        };
+        match frame {
+            Frame::Native { address, place } => FramePart {
+                address: Some(*address),
+                module: place.as_ref().map(|p| p.module.path.as_str()),
+                offset: place.as_ref().map(|p| p.offset),
+                function: place.as_ref().and_then(|p| p.function.as_deref()),
+                ..part
+            },
+            Frame::Interpreted { code, line } => FramePart {
+                function: code.as_ref().map(|code| code.function.as_str()),
+                file: code.as_ref().map(|code| code.file.as_str()),
+                line: (*line > 0).then_some(*line),
+                ..part
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -85,8 +148,8 @@ impl<W: Write> Events<W> {
         Ok(Events { out, empty: true })
     }
 
-    /// Writes a call.
-    pub fn row(&mut self, row: &Row) -> io::Result<()> {
+    /// Writes a call, with its stack if that is wanted.
+    pub fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
         let caller = (row.caller != 0).then(|| text::caller(row.place.as_ref(), row.caller));
         self.line(&EventPart {
             index: row.index,
@@ -108,6 +171,8 @@ impl<W: Write> Events<W> {
             module: row.place.as_ref().map(|p| p.module.path.as_str()),
             offset: row.place.as_ref().map(|p| p.offset),
             function: row.place.as_ref().and_then(|p| p.function.as_deref()),
+            site: row.site.map(|site| site.0),
+            stack: stack.map(StackPart::of),
         })
     }
 
@@ -204,13 +269,14 @@ mod tests {
             early: false,
             effect: Effect::Freed,
             caller: 0,
+            site: None,
             place: None,
         };
         for rows in 0..3 {
             let mut out = Vec::new();
             let mut events = Events::new(&mut out, true, &process()).unwrap();
             for _ in 0..rows {
-                events.row(&row).unwrap();
+                events.row(&row, None).unwrap();
             }
             events.finish().unwrap();
             let value: Value = serde_json::from_slice(&out).unwrap();

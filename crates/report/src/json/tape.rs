@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use heaptape_analyze::overview::{Member, Overview};
-use heaptape_analyze::{Placement, ProcessSummary, Verdict};
+use heaptape_analyze::{Placement, ProcessSummary, SiteCounts, Verdict};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -58,6 +58,18 @@ struct ProcessPart<'a> {
     end: EndPart,
     settings: &'a BTreeMap<String, String>,
     verified: Option<VerdictPart>,
+    sites: Option<SitesPart>,
+}
+
+/// Call stacks, those that end somewhere before the outermost frame apart.
+#[derive(Serialize)]
+struct SitesPart {
+    count: u64,
+    frames: u64,
+    cut: u64,
+    foreign: u64,
+    unreadable: u64,
+    codes: u64,
 }
 
 #[derive(Serialize)]
@@ -167,7 +179,13 @@ fn process(member: &Member) -> ProcessPart<'_> {
         end: EndPart { requested: p.end_requested, blocks: p.end_blocks },
         settings: &member.settings,
         verified: member.verdict.as_ref().map(verified),
+        sites: (p.sites.sites > 0).then(|| sites(&p.sites)),
     }
+}
+
+fn sites(counts: &SiteCounts) -> SitesPart {
+    let SiteCounts { sites, cut, foreign, unreadable, frames, codes } = *counts;
+    SitesPart { count: sites, frames, cut, foreign, unreadable, codes }
 }
 
 fn mpi(placement: &Placement) -> MpiPart<'_> {

@@ -2,6 +2,7 @@
 
 use crate::model::Step;
 use heaptape_tape::*;
+use heaptape_wire::site::{interpreted, site_word};
 use proptest::prelude::*;
 
 fn event() -> impl Strategy<Value = Event> {
@@ -17,7 +18,8 @@ fn event() -> impl Strategy<Value = Event> {
         15..17 => Call::Realloc,
         _ => Call::Malloc,
     });
-    let rest = (0u32..4, 0u64..50, 0u64..9, any::<bool>());
+    let caller = prop_oneof![6 => (0u64..9).prop_map(|n| n * 0x1_0001), 6 => (0u32..12).prop_map(site_word), 1 => any::<u64>()];
+    let rest = (0u32..4, 0u64..50, caller, any::<bool>());
     (call, address, size, slack, align, old, rest).prop_map(
         |(call, address, size, slack, align, old, (thread, time, caller, in_place))| {
             let release = call.is_release();
@@ -28,7 +30,7 @@ fn event() -> impl Strategy<Value = Event> {
                 call,
                 thread,
                 time,
-                caller: caller * 0x1_0001,
+                caller,
                 address,
                 size: if release { 0 } else { size },
                 slack: if release || failed { 0 } else { slack },
@@ -71,6 +73,24 @@ fn sample() -> impl Strategy<Value = Sample> {
     )
 }
 
+/// A call stack whose frames are few enough that many begin alike.
+fn site(p: impl Strategy<Value = usize>) -> impl Strategy<Value = Step> {
+    let frame = prop_oneof![
+        6 => (1u64..5).prop_map(|n| n << 12),
+        2 => (0u32..4, 0u32..3).prop_map(|(code, line)| interpreted(code, line)),
+        1 => any::<u64>()
+    ];
+    let end = (0u64..4).prop_map(|code| SiteEnd::from_code(code).unwrap());
+    let short = prop::collection::vec(frame.clone(), 0..8);
+    let frames = prop_oneof![9 => short, 1 => prop::collection::vec(frame, 120..140)];
+    (p, 0u32..12, end, frames).prop_map(|(p, id, end, frames)| Step::Site(p, id, end, frames))
+}
+
+fn code(p: impl Strategy<Value = usize>) -> impl Strategy<Value = Step> {
+    (p, 0u32..4, "[a-c]{0,2}", "[a-c]{0,2}", 0u32..3)
+        .prop_map(|(p, id, file, function, line)| Step::Code(p, id, Code { file, function, line }))
+}
+
 /// Something to do; most are events.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let p = 0usize..6;
@@ -84,7 +104,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => p.clone().prop_map(Step::Point),
         2 => (0usize..3).prop_map(Step::Child),
         1 => (0usize..3).prop_map(Step::Drop),
-        1 => p.prop_map(Step::End),
+        1 => p.clone().prop_map(Step::End),
+        8 => site(p.clone()),
+        2 => code(p),
         3 => Just(Step::Flush),
     ]
 }

@@ -3,6 +3,7 @@
 //! The model copies live sets where the crate shares them and searches where it computes.
 
 use heaptape_tape::*;
+use heaptape_wire::site::{MAX_DEPTH, SITE_BIT, interpreted, site_of};
 use std::collections::BTreeMap;
 
 /// One thing to do to a writer.
@@ -18,6 +19,8 @@ pub(crate) enum Step {
     Drop(usize),
     End(usize),
     Flush,
+    Site(usize, u32, SiteEnd, Vec<u64>),
+    Code(usize, u32, Code),
 }
 
 /// A live block of the model, and whether the process inherited it.
@@ -44,7 +47,12 @@ pub(crate) struct Process {
     /// their address.
     pub(crate) hidden: Vec<Held>,
     pub(crate) ordinal: u64,
-    callers: BTreeMap<u64, CallerNumber>,
+    callers: BTreeMap<(u64, Option<SiteNumber>), CallerNumber>,
+    /// What each of the program's numbers means, on a tape with sites.
+    pub(crate) site_ids: BTreeMap<u32, SiteNumber>,
+    pub(crate) sites: Vec<Site>,
+    pub(crate) code_ids: BTreeMap<u32, u32>,
+    pub(crate) codes: Vec<Code>,
     pub(crate) index: u64,
     pub(crate) items: Vec<Item>,
     /// The live set after each event.
@@ -66,16 +74,16 @@ impl Process {
             slack: held.block.slack,
             address: held.block.address,
             maker: (!held.inherited).then(|| Maker {
-                caller: self.callers[&held.block.caller],
+                caller: self.callers[&(held.block.caller, held.block.site)],
                 thread: held.block.thread,
             }),
         }
     }
 
     /// The number of a caller: they are counted as they come.
-    fn caller(&mut self, address: u64) -> CallerNumber {
+    fn caller(&mut self, caller: (u64, Option<SiteNumber>)) -> CallerNumber {
         let next = CallerNumber(self.callers.len() as u32);
-        *self.callers.entry(address).or_insert(next)
+        *self.callers.entry(caller).or_insert(next)
     }
 
     /// All that counts as live, by address.
@@ -103,6 +111,7 @@ impl Process {
             process: ProcessNumber(self.number),
             thread: event.thread,
             caller: event.caller,
+            site: resolved.site,
             time: event.time,
             released: false,
         };
@@ -118,12 +127,56 @@ impl Process {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    /// The address and the site that a caller's word means.
+    fn meaning(&self, word: u64, has_sites: bool) -> (u64, Option<SiteNumber>) {
+        if !has_sites || word < SITE_BIT {
+            return (word, None);
+        }
+        let site = site_of(word).and_then(|id| self.site_ids.get(&id)).copied();
+        (site.map_or(0, |site| self.sites[site.0 as usize].caller()), site)
+    }
+
+    fn site(&mut self, id: u32, end: SiteEnd, frames: &[u64]) {
+        let is_cut = frames.len() > MAX_DEPTH;
+        let coded = frames.iter().take(MAX_DEPTH).map(|&frame| match interpreted_of(frame) {
+            Some((code, line)) => {
+                interpreted(self.code_ids.get(&code).copied().unwrap_or(UNKNOWN_CODE), line)
+            }
+            None => frame,
+        });
+        let site = Site { frames: coded.collect(), end: if is_cut { SiteEnd::Depth } else { end } };
+        if self.site_ids.contains_key(&id) {
+            return;
+        }
+        let known = self.sites.iter().position(|known| *known == site);
+        let number = known.unwrap_or_else(|| {
+            self.sites.push(site);
+            self.sites.len() - 1
+        });
+        self.site_ids.insert(id, SiteNumber(number as u32));
+    }
+
+    fn code(&mut self, id: u32, code: &Code) {
+        if self.code_ids.contains_key(&id) {
+            return;
+        }
+        let known = self.codes.iter().position(|known| known == code);
+        let number = known.unwrap_or_else(|| {
+            self.codes.push(code.clone());
+            self.codes.len() - 1
+        });
+        self.code_ids.insert(id, number as u32);
+    }
+
+    fn event(&mut self, event: &Event, has_sites: bool) {
+        let (caller, site) = self.meaning(event.caller, has_sites);
+        let event = &Event { caller, ..*event };
         let mut resolved = Resolved {
             index: self.index,
             event: *event,
             effect: Effect::Unknown,
-            caller: Some(self.caller(event.caller)),
+            caller: Some(self.caller((caller, site))),
+            site,
             ordinal: None,
             block: None,
             early: false,
@@ -195,7 +248,22 @@ fn effect(resolved: &Resolved) -> Effect {
 
 /// Writes the steps to a tape; gives its bytes and what the model says.
 pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
-    let header = Header { command: vec!["model".into()], page_size: 4096, ..Header::default() };
+    play_with(steps, keyframes, false)
+}
+
+/// The same to a tape with sites, or to one without.
+pub(crate) fn play_with(
+    steps: &[Step],
+    keyframes: u64,
+    has_sites: bool,
+) -> (Vec<u8>, Vec<Process>) {
+    let settings = has_sites.then(|| (Header::STACKS.to_owned(), "64".to_owned()));
+    let header = Header {
+        command: vec!["model".into()],
+        page_size: 4096,
+        settings: settings.into_iter().collect(),
+        ..Header::default()
+    };
     let sink = FrameWriter::new(Vec::new()).unwrap();
     let mut writer = Writer::new(sink, &header).unwrap().keyframe_every(keyframes);
     let mut all: Vec<Process> = Vec::new();
@@ -241,7 +309,7 @@ pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
                 let Some(p) = running(p) else { continue };
                 let index = writer.event(ProcessNumber(p as u32), event).unwrap();
                 assert_eq!(index, all[p].index);
-                all[p].event(event);
+                all[p].event(event, has_sites);
             }
             Step::Release(p, thread, time, address) => {
                 let Some(p) = running(p) else { continue };
@@ -283,6 +351,20 @@ pub(crate) fn play(steps: &[Step], keyframes: u64) -> (Vec<u8>, Vec<Process>) {
                 all[p].ended = true;
             }
             Step::Flush => writer.flush().unwrap(),
+            Step::Site(p, id, end, frames) => {
+                let Some(p) = running(p) else { continue };
+                writer.site(ProcessNumber(p as u32), *id, *end, frames).unwrap();
+                if has_sites {
+                    all[p].site(*id, *end, frames);
+                }
+            }
+            Step::Code(p, id, code) => {
+                let Some(p) = running(p) else { continue };
+                writer.code(ProcessNumber(p as u32), *id, code.clone()).unwrap();
+                if has_sites {
+                    all[p].code(*id, code);
+                }
+            }
         }
     }
     (writer.finish(None).unwrap().into_inner(), all)

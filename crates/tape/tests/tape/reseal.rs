@@ -42,6 +42,8 @@ pub(crate) fn reseal(bytes: &mut [u8]) {
             3 => 27,
             4 => 6,
             5 => 3,
+            10 => 7,
+            11 => 2,
             _ => 0,
         };
         if numbers > 0 {

@@ -2,7 +2,7 @@
 //! is read as far as it goes.
 
 use crate::arbitrary::step;
-use crate::model::{Step, play};
+use crate::model::{Step, play, play_with};
 use crate::reseal::reseal;
 use heaptape_tape::*;
 use proptest::prelude::*;
@@ -27,8 +27,8 @@ fn without_makers(mut item: Item) -> Item {
     item
 }
 
-fn compare(steps: &[Step], keyframes: u64) {
-    let (bytes, model) = play(steps, keyframes);
+fn compare(steps: &[Step], keyframes: u64, has_sites: bool) {
+    let (bytes, model) = play_with(steps, keyframes, has_sites);
     let tape = Tape::from_bytes(bytes).unwrap();
     let summary = tape.summary();
     assert!(summary.complete);
@@ -38,6 +38,12 @@ fn compare(steps: &[Step], keyframes: u64) {
         let items = &should.items;
         assert_eq!(&read(&tape, number, 0, u64::MAX), items);
         assert_eq!(is.events, should.index);
+        let sites = tape.sites(is.number).unwrap();
+        assert!(sites.iter().map(|(_, site)| site).eq(should.sites.iter().cloned()));
+        assert_eq!((sites.len(), sites.codes()), (should.sites.len(), &should.codes[..]));
+        assert_eq!(is.sites.sites, sites.len() as u64);
+        let cut = should.sites.iter().filter(|site| site.end == SiteEnd::Depth);
+        assert_eq!(is.sites.cut, cut.count() as u64);
         assert_eq!(is.unknown_frees, should.unknown_frees);
         assert_eq!(is.order_faults, should.order_faults);
         assert_eq!(is.end_requested, should.requested());
@@ -97,8 +103,9 @@ proptest! {
     fn what_is_read_is_what_was_written(
         steps in prop::collection::vec(step(), 0..400),
         keyframes in prop_oneof![Just(1u64), Just(20), Just(u64::MAX)],
+        has_sites: bool,
     ) {
-        compare(&steps, keyframes);
+        compare(&steps, keyframes, has_sites);
     }
 }
 
@@ -126,6 +133,7 @@ fn ask_all(tape: &Tape) {
         let _ = tape.events(process.number, middle..u64::MAX).map(|events| events.count());
         let _ = tape.marks(process.number).map(|marks| marks.count());
         let _ = tape.index_at(process.number, 20);
+        let _ = tape.sites(process.number).map(|sites| sites.iter().count());
     }
 }
 
@@ -144,8 +152,9 @@ proptest! {
     #[test]
     fn a_tape_cut_anywhere_is_read_up_to_its_last_whole_frame(
         steps in prop::collection::vec(step(), 20..60),
+        has_sites: bool,
     ) {
-        let (bytes, _) = play(&steps, 20);
+        let (bytes, _) = play_with(&steps, 20, has_sites);
         let (all, whole) = read_all(&Tape::from_bytes(bytes.clone()).unwrap());
         prop_assert!(whole);
         let mut events = 0;
@@ -172,8 +181,9 @@ proptest! {
     fn a_flipped_byte_is_noticed_and_never_panics(
         steps in prop::collection::vec(step(), 20..60),
         flip in 1u8..=255,
+        has_sites: bool,
     ) {
-        let (bytes, _) = play(&steps, 20);
+        let (bytes, _) = play_with(&steps, 20, has_sites);
         let (all, _) = read_all(&Tape::from_bytes(bytes.clone()).unwrap());
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
@@ -195,8 +205,9 @@ proptest! {
     fn damage_behind_right_checksums_never_panics(
         steps in prop::collection::vec(step(), 20..60),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..=255), 20),
+        has_sites: bool,
     ) {
-        let (mut bytes, _) = play(&steps, 20);
+        let (mut bytes, _) = play_with(&steps, 20, has_sites);
         // Without its index, the tape is read from its frames.
         let trailer = bytes.len() - 20;
         bytes.truncate(u64::from_le_bytes(*bytes[trailer..].first_chunk().unwrap()) as usize);
@@ -228,6 +239,6 @@ fn a_later_version_is_named_so() {
     let mut bytes = b"HEAPTAPE\x07\0\0\0".to_vec();
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     let error = Tape::from_bytes(bytes).err().unwrap();
-    assert!(matches!(error, Error::Future { found: 7, known: 1 }));
+    assert!(matches!(error, Error::Future { found: 7, known: 2 }));
     assert!(error.to_string().contains("use a newer heaptape"));
 }

@@ -2,6 +2,7 @@
 
 use crate::model::Step;
 use heaptape_tape::*;
+use heaptape_wire::site::{interpreted, site_word};
 
 /// A long story, always the same: what the golden tape holds.
 pub(crate) fn story() -> Vec<Step> {
@@ -57,4 +58,36 @@ fn story_note((thread, time, caller): (u32, u64, u64), n: u64) -> Note {
 fn story_sample(time: u64, n: u64) -> Sample {
     let heap = Vma { start: 0x5555_0000, end: 0x5556_0000, perms: 3, name: "[heap]".into() };
     Sample { time, system: Some(n << 12), pss: Some(n), vmas: vec![heap], ..Sample::default() }
+}
+
+/// The same with call stacks, some of them with interpreted frames: what the golden tape of version 2 holds.
+pub(crate) fn story_with_sites() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (n, step) in (0..).zip(story()) {
+        let Step::Event(process, event) = step else {
+            steps.push(step);
+            continue;
+        };
+        if n % 40 == 0 {
+            steps.extend(new_stack(process, n));
+        }
+        // Now and then one that was never told.
+        let id = event.address / 32 % (n / 40 + 2);
+        let caller = if event.call.is_release() { event.caller } else { site_word(id as u32) };
+        steps.push(Step::Event(process, Event { caller, ..event }));
+    }
+    steps
+}
+
+fn new_stack(process: usize, n: u64) -> Vec<Step> {
+    let (id, piece) = ((n / 40) as u32, (n / 40 % 5) as u32);
+    let outer = (0..n / 40 % 9).rev().map(|depth| 0x40_1000 + depth * (n / 200) * 0x111);
+    let line = interpreted(piece, id);
+    let frames = [0x7f00_0000_1000 + n].into_iter().chain((id % 3 == 0).then_some(line));
+    let end = SiteEnd::from_code(n / 40 % 4).expect("one of four");
+    let code = Code { file: "job.py".into(), function: format!("step{piece}"), line: piece * 10 };
+    vec![
+        Step::Code(process, piece, code),
+        Step::Site(process, id, end, frames.chain(outer).collect()),
+    ]
 }

@@ -1,0 +1,160 @@
+//! How to get from a frame to the next one out, remembered by the address behind the call.
+//!
+//! What is not remembered is read from the module's own tables (`heaptape_unwind`), which the loader finds without a lock. An
+//! entry is one word, the whole address and the rule, so that any thread may write it at any time. The calls of 64 bytes of
+//! code lie in one line of the table, as they lie side by side on stacks, too.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use heaptape_unwind::{Bp, Cfa, Rule};
+
+use crate::{callers, executable};
+
+/// Bits of an address, without those of its line's 64 bytes of code.
+const BLOCK_BITS: u32 = 41;
+const LINE_BITS: u32 = 13;
+/// Entries of a line.
+const WAYS: usize = 8;
+
+/// Eight remembered rules; 0 for none.
+#[repr(C, align(64))]
+struct Line([AtomicU64; WAYS]);
+
+/// The rules of a process.
+#[repr(C)]
+pub struct Rules([Line; 1 << LINE_BITS]);
+
+/// Where an address's rule may stand, and what its entry begins with.
+struct Place {
+    line: usize,
+    way: usize,
+    tag: u64,
+}
+
+impl Place {
+    #[inline(always)]
+    fn of(address: usize) -> Place {
+        const ODD: u64 = 0x013_7c59_a5b3;
+        let block = address as u64 >> 6;
+        // One to one: what is no part of the line's number is in the tag.
+        let mixed = block.wrapping_mul(ODD) & ((1 << BLOCK_BITS) - 1);
+        let (line, rest) = (mixed >> (BLOCK_BITS - LINE_BITS), mixed << LINE_BITS);
+        let rest = rest & ((1 << BLOCK_BITS) - 1);
+        let tag = (rest >> LINE_BITS) << 6 | (address as u64 & 63);
+        Place { line: line as usize, way: address >> 3 & (WAYS - 1), tag: tag << RULE_BITS }
+    }
+}
+
+impl Rules {
+    /// The rule for the frame that a call from before `address` stands in.
+    #[inline(always)]
+    pub fn of(&self, address: usize) -> Rule {
+        let place = Place::of(address);
+        let Line(ways) = &self.0[place.line];
+        for way in [place.way, place.way ^ 1] {
+            let entry = ways[way].load(Ordering::Relaxed);
+            if entry & !RULE_MASK == place.tag && entry != 0 {
+                return expand(entry);
+            }
+        }
+        self.look_up(address, &place)
+    }
+
+    /// Modules are gone: other code may come to their addresses.
+    pub fn forget(&self) {
+        self.0.iter().flat_map(|line| &line.0).for_each(|entry| entry.store(0, Ordering::Relaxed));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, address: usize, place: &Place) -> Rule {
+        let rule = of_module(address.wrapping_sub(1));
+        if let Some(compact) = compact(rule) {
+            let Line(ways) = &self.0[place.line];
+            let is_free = |way: &usize| ways[*way].load(Ordering::Relaxed) == 0;
+            let way = [place.way, place.way ^ 1].into_iter().find(is_free).unwrap_or(place.way);
+            ways[way].store(place.tag | compact, Ordering::Relaxed);
+        }
+        rule
+    }
+}
+
+fn of_module(pc: usize) -> Rule {
+    // Code that is in no module today may be tomorrow.
+    let Some(found) = callers::find(pc) else { return Rule::Unknown };
+    let extent = match found.start..found.end {
+        extent if extent.contains(&found.eh_frame) => extent,
+        // Of an executable with gaps between its segments the loader names the one with the code alone.
+        _ if found.is_executable() => executable::extent(),
+        _ => return Rule::Unknown,
+    };
+    // SAFETY: the loader's extent of a module that has code on a stack, and so stays mapped.
+    match unsafe { heaptape_unwind::rule(found.eh_frame, extent, pc) } {
+        // The first instructions of a program are the loader's, which calls nobody its caller.
+        Rule::Unknown if callers::is_loader(&found) => Rule::End,
+        rule => rule,
+    }
+}
+
+/// A rule's part of an entry: what it is, how the address and the register are found, and the offsets in words.
+///
+/// ```text
+/// bit 0..2 1 a frame, 2 a signal's, 3 the outermost · 2..4 the address · 4..6 the register · 6..16 its offset · 16..30 the other
+/// ```
+const RULE_BITS: u32 = 30;
+const RULE_MASK: u64 = (1 << RULE_BITS) - 1;
+const BP_BITS: u32 = 10;
+const WORD: i32 = 8;
+
+/// `None` for a rule that is rare, and is looked up each time.
+fn compact(rule: Rule) -> Option<u64> {
+    let (cfa, bp) = match rule {
+        Rule::Frame { cfa, bp } => (cfa, bp),
+        Rule::Signal => return Some(2),
+        Rule::End => return Some(3),
+        Rule::Unknown => return None,
+    };
+    let (kind, offset) = match cfa {
+        Cfa::Sp(offset) => (0, offset),
+        Cfa::Bp(offset) => (1, offset),
+        Cfa::DerefBp(offset, 0) => (2, offset),
+        _ => return None,
+    };
+    let (place, bp_offset) = match bp {
+        Bp::Same => (0, 0),
+        Bp::At(offset) => (1, offset),
+        Bp::AtBp(offset) => (2, offset),
+    };
+    let offset = in_words(offset, RULE_BITS - 16)?;
+    Some(1 | kind << 2 | place << 4 | in_words(bp_offset, BP_BITS)? << 6 | offset << 16)
+}
+
+/// An offset in words, in so many bits with a sign.
+fn in_words(offset: i32, bits: u32) -> Option<u64> {
+    let words = offset / WORD;
+    let (most, is_whole) = (1 << (bits - 1), offset % WORD == 0);
+    (is_whole && (-most..most).contains(&words)).then_some(words as u64 & ((1 << bits) - 1))
+}
+
+#[inline(always)]
+fn expand(entry: u64) -> Rule {
+    // The sign is the highest bit of each.
+    let offset = ((entry << (64 - RULE_BITS)) as i64 >> (64 - RULE_BITS + 16)) as i32 * WORD;
+    let bp_offset = ((entry << 48) as i64 >> (64 - BP_BITS)) as i32 * WORD;
+    match entry & 3 {
+        2 => return Rule::Signal,
+        3 => return Rule::End,
+        _ => {}
+    }
+    let cfa = match entry >> 2 & 3 {
+        0 => Cfa::Sp(offset),
+        1 => Cfa::Bp(offset),
+        _ => Cfa::DerefBp(offset, 0),
+    };
+    let bp = match entry >> 4 & 3 {
+        0 => Bp::Same,
+        1 => Bp::At(bp_offset),
+        _ => Bp::AtBp(bp_offset),
+    };
+    Rule::Frame { cfa, bp }
+}

@@ -26,6 +26,8 @@ const LONGEST: usize = 1 << 12;
 /// More units than this are not gone through for scopes.
 const MOST_UNITS: usize = 4 << 10;
 
+type SharedUnit = Arc<Unit<Piece>>;
+
 /// What is around the functions of a unit, by the offset of their entries.
 #[derive(Default)]
 struct Scopes {
@@ -39,7 +41,7 @@ pub(crate) struct AllScopes {
     scopes: HashMap<usize, Scopes>,
     /// All units by where they begin, and those that an entry of another one has led to.
     headers: Option<BTreeMap<usize, UnitHeader<Piece>>>,
-    units: HashMap<usize, Arc<Unit<Piece>>>,
+    units: HashMap<usize, SharedUnit>,
 }
 
 impl AllScopes {
@@ -71,7 +73,7 @@ impl AllScopes {
         &mut self,
         first: UnitRef<'_, Piece>,
         mut entry: UnitOffset<usize>,
-    ) -> Result<(Option<Arc<Unit<Piece>>>, UnitOffset<usize>)> {
+    ) -> Result<(Option<SharedUnit>, UnitOffset<usize>)> {
         let mut other = None;
         for _ in 0..MOST_STEPS {
             let unit = other.as_deref().map_or(first, |other| UnitRef::new(first.dwarf, other));
@@ -93,7 +95,7 @@ impl AllScopes {
         &mut self,
         dwarf: &Dwarf<Piece>,
         offset: DebugInfoOffset,
-    ) -> Result<Option<Arc<Unit<Piece>>>> {
+    ) -> Result<Option<SharedUnit>> {
         if self.headers.is_none() {
             let (mut headers, mut units) = (BTreeMap::new(), dwarf.units());
             while let Some(header) = units.next()? {

@@ -83,7 +83,8 @@ pub fn made_by(
 ) -> Result<Side, Error> {
     let moments = Moments::Events(Vec::new());
     let time = process.started..process.started.saturating_add(1);
-    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
+    let plan =
+        survey::Plan { moments, time, steps: 1, inherited: false, peak: None, threads: false };
     let modules = callers.modules(process.number)?;
     let survey = survey::of(tape, process, modules, &plan, progress)?;
     let figures = |made| Figures { live: Load::default(), made };

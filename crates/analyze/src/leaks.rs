@@ -374,7 +374,8 @@ fn find_moments(
         kept.course = Course { left: kept.left, axis, ..Course::begin(process.number) };
     }
     let time = process.started..process.started.saturating_add(1);
-    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
+    let plan =
+        survey::Plan { moments, time, steps: 1, inherited: false, peak: None, threads: false };
     for site in survey::of(tape, process, modules, &plan, progress)?.sites {
         let Origin::Caller { address, place } = &site.origin else { continue };
         let Some(kept) = own.get_mut(&key(place.as_ref(), *address)) else { continue };

@@ -21,6 +21,8 @@ pub mod diff;
 mod error;
 pub mod filter;
 pub mod findings;
+pub mod gather;
+pub mod graph;
 pub mod growth;
 pub mod leaks;
 pub mod live;
@@ -31,11 +33,14 @@ mod numbered;
 pub mod overview;
 pub mod places;
 pub mod processes;
+pub mod profile;
+pub mod ranking;
 pub mod sites;
 pub mod stack;
 pub mod suppressions;
 pub mod survey;
 pub mod timeline;
+pub mod tree;
 
 pub use error::Error;
 pub use heaptape_tape::{

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use hashbrown::HashMap;
+use heaptape_analyze::ProcessSummary;
+use heaptape_analyze::gather::{Function, Namer};
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_proc::read;
 use heaptape_symbols::{Frame, ModuleId, PerfMap, Search};
@@ -100,6 +102,25 @@ impl Names {
             places.iter().map(move |(&offset, frames)| (module, named(offset, frames)))
         })
     }
+}
+
+impl Namer for Names {
+    fn functions(&mut self, place: &Place) -> Vec<Function> {
+        functions(&self.frames(&id(&place.module), place.offset))
+    }
+
+    fn made(&mut self, process: &ProcessSummary, address: u64) -> Vec<Function> {
+        process.known_pid().map_or_else(Vec::new, |pid| functions(&self.made(pid, address)))
+    }
+}
+
+fn functions(frames: &[Frame]) -> Vec<Function> {
+    let function = |frame: &Frame| Function {
+        name: Arc::clone(&frame.function),
+        file: frame.file.clone(),
+        line: frame.line,
+    };
+    frames.iter().map(function).collect()
 }
 
 /// A module as names know it.

@@ -14,6 +14,9 @@ use addr2line::gimli::{
 
 use crate::piece::Piece;
 
+/// The unit that an entry is in, if it is not the one that was begun with.
+type OtherUnit = Option<Arc<Unit<Piece>>>;
+
 /// How often an entry may lead to another.
 const MOST_STEPS: usize = 8;
 
@@ -25,8 +28,6 @@ const LONGEST: usize = 1 << 12;
 
 /// More units than this are not gone through for scopes.
 const MOST_UNITS: usize = 4 << 10;
-
-type SharedUnit = Arc<Unit<Piece>>;
 
 /// What is around the functions of a unit, by the offset of their entries.
 #[derive(Default)]
@@ -41,7 +42,7 @@ pub(crate) struct AllScopes {
     scopes: HashMap<usize, Scopes>,
     /// All units by where they begin, and those that an entry of another one has led to.
     headers: Option<BTreeMap<usize, UnitHeader<Piece>>>,
-    units: HashMap<usize, SharedUnit>,
+    units: HashMap<usize, Arc<Unit<Piece>>>,
 }
 
 impl AllScopes {
@@ -73,7 +74,7 @@ impl AllScopes {
         &mut self,
         first: UnitRef<'_, Piece>,
         mut entry: UnitOffset<usize>,
-    ) -> Result<(Option<SharedUnit>, UnitOffset<usize>)> {
+    ) -> Result<(OtherUnit, UnitOffset<usize>)> {
         let mut other = None;
         for _ in 0..MOST_STEPS {
             let unit = other.as_deref().map_or(first, |other| UnitRef::new(first.dwarf, other));
@@ -95,7 +96,7 @@ impl AllScopes {
         &mut self,
         dwarf: &Dwarf<Piece>,
         offset: DebugInfoOffset,
-    ) -> Result<Option<SharedUnit>> {
+    ) -> Result<Option<Arc<Unit<Piece>>>> {
         if self.headers.is_none() {
             let (mut headers, mut units) = (BTreeMap::new(), dwarf.units());
             while let Some(header) = units.next()? {

@@ -16,7 +16,10 @@ mod plot;
 mod record;
 mod report;
 mod running;
+mod sites;
+mod stacks;
 mod symbolize;
+mod tree;
 
 use std::process::ExitCode;
 
@@ -37,6 +40,8 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Live(args) => live::run(&args, terminal),
         Command::Leaks(args) => leaks::run(&args, terminal),
         Command::Diff(args) => diff::run(&args, terminal),
+        Command::Tree(args) => tree::run(&args, terminal),
+        Command::Sites(args) => sites::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
         Command::Symbolize(args) => symbolize::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),

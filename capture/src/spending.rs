@@ -200,11 +200,14 @@ fn comes_back(spends: impl Fn() -> bool) -> bool {
 fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
     /// The kernel may take so long to tear down a large process.
     const MOST_MS: u64 = 1000;
+    /// The same by the clock, where looking takes long.
+    const LATE_MS: u64 = 3000;
     let header = ledger().header();
     let mut patience = None;
+    let begin = arch::stamp();
     loop {
         let has_rung = knell::has_rung();
-        let is_away = !has_rung && stays_away();
+        let is_away = !has_rung && was_worth_it() && stays_away();
         if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
             return false;
         }
@@ -217,12 +220,25 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
         }
         if has_rung || is_away {
             let patience = patience.get_or_insert_with(Patience::new);
-            if patience.has_waited(MOST_MS) || !patience.wait() {
+            let is_late = arch::stamp().saturating_sub(begin) > LATE_MS * patience::ticks_per_ms();
+            if is_late || patience.has_waited(MOST_MS) || !patience.wait() {
                 knell::give_up();
+                IN_VAIN.store(arch::stamp(), Ordering::Relaxed);
                 return false;
             }
         }
     }
+}
+
+/// When calls that do not come back were last waited for in vain; 0 before.
+static IN_VAIN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether calls that do not come back may be waited for: not soon after that was in vain, as after somebody has written
+/// over the purses.
+fn was_worth_it() -> bool {
+    const PAUSE_MS: u64 = 10_000;
+    let last = IN_VAIN.load(Ordering::Relaxed);
+    last == 0 || arch::stamp().saturating_sub(last) > PAUSE_MS * patience::ticks_per_ms()
 }
 
 /// Whether bytes are spent for calls that do not come back in a while. The collector takes them, once it is asked.
@@ -254,7 +270,7 @@ fn is_to_be_asked() -> bool {
 
 /// How long an answer is waited for while the collector works. Who has written over the shared pages may have it wait
 /// itself for somebody who never comes: then no answer is waited for so long again.
-const ANSWER_MS: u64 = 10_000;
+const ANSWER_MS: u64 = 5000;
 const DEAF_MS: u64 = 50;
 static IS_DEAF: AtomicBool = AtomicBool::new(false);
 

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use heaptape_tape::{ProcessSummary, SiteEnd, Sites, Tape, interpreted_of};
+use heaptape_tape::{Code, ProcessSummary, SiteEnd, Sites, Tape, interpreted_of};
 
 use crate::callers::Callers;
 use crate::choice::Moment;
 use crate::modules::{Module, Modules, Place};
 use crate::profile::{Builder, Frame, FrameKind, FrameNumber, Owner, Profile, Stack};
 use crate::sites::{Origin, Site};
+use crate::stack;
 use crate::survey::{self, Moments};
 use crate::{Error, account, moment};
 
@@ -35,6 +36,80 @@ pub trait Namer {
 
     /// The same at an address in no file, where a process has made code.
     fn made(&mut self, process: &ProcessSummary, address: u64) -> Vec<Function>;
+}
+
+/// The frames of a stack of a process with their names, innermost first, and how it ends where it is not whole.
+pub fn named(stack: &stack::Stack, process: &ProcessSummary, namer: &mut dyn Namer) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for frame in &stack.frames {
+        match frame {
+            stack::Frame::Native { address, place } => {
+                let (kind, unnamed) = match place {
+                    Some(place) => (FrameKind::Native, unnamed(place)),
+                    None => (FrameKind::Unknown, Frame { offset: *address, ..Frame::named("") }),
+                };
+                let functions = match place {
+                    Some(place) => namer.functions(place),
+                    None => namer.made(process, *address),
+                };
+                frames.extend(frames_of(functions, &unnamed, kind));
+            }
+            stack::Frame::Interpreted { code, line } => frames.push(script(code.as_ref(), *line)),
+        }
+    }
+    if frames.iter().any(|frame| frame.kind == FrameKind::Python) {
+        frames.retain(|frame| !is_interpreter(frame));
+    }
+    frames.truncate(DEEPEST);
+    frames.extend(end(stack.end, frames.is_empty()));
+    frames
+}
+
+/// A frame at a place of which no function is known.
+fn unnamed(place: &Place) -> Frame {
+    Frame {
+        module: place.module.path.as_str().into(),
+        build_id: place.module.build_id.as_slice().into(),
+        offset: place.offset,
+        load: place.module.bias,
+        ..Frame::named("")
+    }
+}
+
+/// The frames of functions at one address, which is as `frame` says; of what kind a frame without a function is, is told.
+fn frames_of(functions: Vec<Function>, frame: &Frame, unnamed: FrameKind) -> Vec<Frame> {
+    if functions.is_empty() {
+        return vec![Frame { kind: unnamed, ..frame.clone() }];
+    }
+    let outermost = functions.len() - 1;
+    let frames = functions.into_iter().enumerate().map(|(n, function)| Frame {
+        kind: if n < outermost { FrameKind::Inlined } else { FrameKind::Native },
+        function: function.name,
+        file: function.file,
+        line: function.line,
+        ..frame.clone()
+    });
+    frames.collect()
+}
+
+/// A line of a script.
+fn script(code: Option<&Code>, line: u32) -> Frame {
+    let function = code.map_or("(unknown code)", |code| &code.function);
+    let file = code.map(|code| Arc::from(code.file.as_str()));
+    let line = (line > 0).then_some(line);
+    Frame { kind: FrameKind::Python, file, line, ..Frame::named(function) }
+}
+
+/// What stands for the rest of a stack that is not whole.
+fn end(end: SiteEnd, is_empty: bool) -> Option<Frame> {
+    let (text, kind) = match end {
+        SiteEnd::Outermost if is_empty => (NO_CALLER, FrameKind::Unknown),
+        SiteEnd::Outermost => return None,
+        SiteEnd::Depth => ("(cut at the depth)", FrameKind::Cut),
+        SiteEnd::Foreign => ("(code without unwinding rules)", FrameKind::Unknown),
+        SiteEnd::Unreadable => ("(unreadable stack)", FrameKind::Unknown),
+    };
+    Some(Frame { kind, ..Frame::named(text) })
 }
 
 /// What is asked of a tape.
@@ -178,7 +253,10 @@ impl Gather<'_> {
                 let passed = own.changes.partition_point(|&change| change <= site.met);
                 for &frame in &stack.frames {
                     match interpreted_of(frame) {
-                        Some((code, line)) => frames.push(self.interpreted(own, code, line)),
+                        Some((code, line)) => {
+                            let script = script(own.stacks.code(code), line);
+                            frames.push(self.builder.frame(script));
+                        }
                         None => self.address(own, frame, (passed, site.met), &mut frames),
                     }
                 }
@@ -186,7 +264,8 @@ impl Gather<'_> {
                     self.fold_interpreter(&mut frames);
                 }
                 frames.truncate(DEEPEST);
-                self.end(stack.end, &mut frames);
+                let end = end(stack.end, frames.is_empty());
+                frames.extend(end.map(|end| self.builder.frame(end)));
             }
             (Origin::Caller { address, place }, None) => {
                 self.place(own, *address, place.as_ref(), &mut frames);
@@ -198,26 +277,6 @@ impl Gather<'_> {
     /// A line that says something in the place of a call.
     fn mark(&mut self, text: &str, kind: FrameKind, to: &mut Vec<FrameNumber>) {
         to.push(self.builder.frame(Frame { kind, ..Frame::named(text) }));
-    }
-
-    /// How a stack ends that is not whole.
-    fn end(&mut self, end: SiteEnd, to: &mut Vec<FrameNumber>) {
-        match end {
-            SiteEnd::Outermost if to.is_empty() => self.mark(NO_CALLER, FrameKind::Unknown, to),
-            SiteEnd::Outermost => {}
-            SiteEnd::Depth => self.mark("(cut at the depth)", FrameKind::Cut, to),
-            SiteEnd::Foreign => self.mark("(code without unwinding rules)", FrameKind::Unknown, to),
-            SiteEnd::Unreadable => self.mark("(unreadable stack)", FrameKind::Unknown, to),
-        }
-    }
-
-    fn interpreted(&mut self, own: &Own<'_>, code: u32, line: u32) -> FrameNumber {
-        let code = own.stacks.code(code);
-        let function = code.map_or("(unknown code)", |code| &code.function);
-        let file = code.map(|code| Arc::from(code.file.as_str()));
-        let line = (line > 0).then_some(line);
-        let kind = FrameKind::Python;
-        self.builder.frame(Frame { kind, file, line, ..Frame::named(function) })
     }
 
     /// Leaves out the interpreter's own calls, if a line of Python is there.
@@ -264,7 +323,8 @@ impl Gather<'_> {
             // Code that a program made has names, if it has left a list of them.
             let functions = self.namer.made(own.process, address);
             let nowhere = Frame { offset: address, ..Frame::named("") };
-            to.extend(self.frames_of(functions, &nowhere, FrameKind::Unknown));
+            let frames = frames_of(functions, &nowhere, FrameKind::Unknown);
+            to.extend(frames.into_iter().map(|frame| self.builder.frame(frame)));
             return;
         };
         let at = (Arc::as_ptr(&place.module), place.offset);
@@ -288,28 +348,8 @@ impl Gather<'_> {
             ..Frame::named("")
         };
         let functions = self.namer.functions(place);
-        self.frames_of(functions, &frame, FrameKind::Native)
-    }
-
-    /// The frames of functions at one address, which is as `frame` says; of what kind a frame without a function is, is told.
-    fn frames_of(
-        &mut self,
-        functions: Vec<Function>,
-        frame: &Frame,
-        unnamed: FrameKind,
-    ) -> Box<[FrameNumber]> {
-        if functions.is_empty() {
-            return [self.builder.frame(Frame { kind: unnamed, ..frame.clone() })].into();
-        }
-        let outermost = functions.len() - 1;
-        let frames = functions.into_iter().enumerate().map(|(n, function)| Frame {
-            kind: if n < outermost { FrameKind::Inlined } else { FrameKind::Native },
-            function: function.name,
-            file: function.file,
-            line: function.line,
-            ..frame.clone()
-        });
-        frames.map(|frame| self.builder.frame(frame)).collect()
+        let frames = frames_of(functions, &frame, FrameKind::Native);
+        frames.into_iter().map(|frame| self.builder.frame(frame)).collect()
     }
 }
 

@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn functions_have_their_own_and_what_is_below() {
-        let text = "main 100\nmain;test1;wrapper 100\nmain;test2;wrapper 150\nmain;test2;wrapper 50";
+        let text =
+            "main 100\nmain;test1;wrapper 100\nmain;test2;wrapper 150\nmain;test2;wrapper 50";
         let (graph, nodes, edges) = graph(text, PLAN);
         assert_eq!(nodes, ["main 400 100", "wrapper 300 300", "test2 200 0", "test1 100 0"]);
         assert_eq!(

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use hashbrown::HashMap;
-use heaptape_analyze::ProcessSummary;
-use heaptape_analyze::gather::{Function, Namer};
+use heaptape_analyze::gather::{self, Function, Namer};
+use heaptape_analyze::live::Caller;
 use heaptape_analyze::modules::{Module, Place};
+use heaptape_analyze::{ProcessSummary, Summary};
 use heaptape_proc::read;
 use heaptape_symbols::{Frame, ModuleId, PerfMap, Search};
 use heaptape_tape::{NamedFrame, NamedPlace, Tape};
@@ -62,6 +63,15 @@ impl Names {
         place.function = function.filter(|function| !function.is_empty());
         self.held.entry(at).or_insert_with(|| Arc::clone(&place.module));
         self.known.insert((at, place.offset), place.function.clone());
+    }
+
+    /// Names the calls of a caller's stack, where it has one, and the caller itself.
+    pub(crate) fn complete_caller(&mut self, caller: &mut Caller, summary: &Summary) {
+        self.complete(&mut caller.place);
+        let Some(trace) = &mut caller.trace else { return };
+        if let Some(process) = summary.processes.get(trace.process.0 as usize) {
+            trace.frames = gather::named(&trace.stack, process, self);
+        }
     }
 
     /// The functions at a place of a file, the innermost first; none where none can be told.
@@ -151,7 +161,10 @@ pub(crate) fn named(offset: u64, frames: &[Frame]) -> NamedPlace {
     NamedPlace { offset, frames: frames.collect() }
 }
 
-fn on_tape(tape: &Tape) -> Result<HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>> {
+/// The frames of each place, by the file and the offset in it.
+type Told = HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>;
+
+fn on_tape(tape: &Tape) -> Result<Told> {
     let mut all: HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>> = HashMap::new();
     for module in tape.names()? {
         let id = ModuleId { path: module.path, build_id: module.build_id };

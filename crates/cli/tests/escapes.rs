@@ -8,12 +8,11 @@ use harness::allocators::allocator;
 use harness::compile::{library, mpi_program, program, static_program};
 use harness::limited::{document, ground, limited, without_groups};
 use harness::running::{Outcome, Running, run, until, until_file_has};
-use harness::{LIMIT, heaptape, may_mount, root, scratch, skip};
+use harness::{LIMIT, may_mount, root, scratch, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -301,6 +300,32 @@ fn random_words_in_the_shared_pages_end_in_a_verdict() {
         assert_ne!(document["verdict"], "within", "{seed}: {document}");
         assert_eq!(outcome.code(), 3, "{seed}: {}", outcome.stderr_text());
     }
+}
+
+/// What such a program does to others of its job is its own affair, but that they end.
+#[test]
+fn a_job_goes_on_to_its_end_after_random_words_in_the_shared_pages() {
+    // These held one up for ever, or for hours: the density of what is written goes by the seed.
+    let seeds = [0, 12, 13, 14, 25, 37];
+    let (forger, others) = (program("forger"), program("bypass"));
+    let (forger, others) = (forger.display(), others.display());
+    let run_with = |seed: u32| {
+        let folder = scratch();
+        let script = format!(
+            "({forger} noise 8 350 {seed} & sleep 0.05; {others} blocks 4 100; {others} blocks 90 10; \
+             {others} mapping 4 10); wait; {others} blocks 2 10; exit 0"
+        );
+        let mut command = limited(folder.path(), MAY * MIB, &["--strict"], "sh", &["-c", &script]);
+        let outcome = run(&mut command);
+        let document = document(folder.path());
+        assert_ne!(document["verdict"], "within", "{seed}: {document}");
+        assert_eq!(outcome.code(), 3, "{seed}: {}", outcome.stderr_text());
+    };
+    std::thread::scope(|scope| {
+        for seed in seeds {
+            scope.spawn(move || run_with(seed));
+        }
+    });
 }
 
 #[test]

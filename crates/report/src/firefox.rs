@@ -71,9 +71,7 @@ impl Groups {
     fn of(&mut self, frame: &Frame, document: &mut fx::Profile) -> CategoryPairHandle {
         let is_python = frame.kind == FrameKind::Python;
         let (category, name) = match frame.kind {
-            FrameKind::Python => {
-                (self.python, frame.file.as_deref().map_or("", text::file_name))
-            }
+            FrameKind::Python => (self.python, frame.file.as_deref().map_or("", text::file_name)),
             FrameKind::Native | FrameKind::Inlined => (self.native, frame.module_name()),
             FrameKind::Cut | FrameKind::Unknown => return fx::CategoryHandle::OTHER.into(),
         };

@@ -67,12 +67,7 @@ fn subtitle(subject: Subject<'_>) -> String {
 const UNIT: &str = "heaptape-unit";
 
 /// Writes the drawing; where it says `1,234 UNIT` the figure gets the form that people read.
-fn with_units(
-    out: &mut impl Write,
-    svg: &str,
-    shift: u32,
-    subject: Subject<'_>,
-) -> io::Result<()> {
+fn with_units(out: &mut impl Write, svg: &str, shift: u32, subject: Subject<'_>) -> io::Result<()> {
     let marker = format!(" {UNIT}");
     let mut parts = svg.split(&marker);
     let mut part = parts.next().unwrap_or_default();

@@ -29,11 +29,11 @@ pub mod live;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plot;
+pub mod pprof;
 #[cfg(test)]
 mod sample;
 pub mod sheet;
 pub mod sites;
-pub mod pprof;
 pub mod size;
 pub mod spark;
 pub mod speedscope;

@@ -101,8 +101,7 @@ fn live(asked: Metric) -> Metric {
 
 fn in_use(subject: Subject<'_>) -> String {
     let measure = subject.measure;
-    let measure =
-        heaptape_analyze::profile::Measure { metric: live(measure.metric), ..measure };
+    let measure = heaptape_analyze::profile::Measure { metric: live(measure.metric), ..measure };
     Subject { measure, ..subject }.measured()
 }
 

@@ -10,7 +10,7 @@ use heaptape_analyze::sites::Deeds;
 use crate::size::{Count, Size};
 use crate::stacks::Subject;
 use crate::table::{Align, Style, Table};
-use crate::{document, live, text};
+use crate::{document, live, stacks, text};
 
 /// What the columns before the names take, mostly.
 const FIGURES: usize = 64;
@@ -123,16 +123,9 @@ fn outer(table: &mut Table, found: Found<'_>, place: usize, room: usize) {
     let profile = found.subject.profile;
     let Some(stack) = profile.stacks.get(place) else { return };
     let columns = cells(found, &Deeds::default(), None, String::new()).len() - 1;
-    let mut line = |text: String| {
-        table.row(vec![String::new(); columns].into_iter().chain([text]));
-    };
     let most = if found.whole { usize::MAX } else { FRAMES };
-    for frame in profile.frames_of(stack).skip(1).take(most) {
-        line(format!("  {}", text::short_frame(&text::named_frame(frame), room.saturating_sub(2))));
-    }
-    let rest = stack.frames.len().saturating_sub(most.saturating_add(1)) as u64;
-    if rest > 0 {
-        line(format!("  … {} (--whole)", text::counted(rest, "more call", "more calls")));
+    for line in stacks::outer(profile.frames_of(stack), most, room.saturating_sub(2)) {
+        table.row(vec![String::new(); columns].into_iter().chain([format!("  {line}")]));
     }
 }
 

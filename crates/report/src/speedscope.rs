@@ -83,8 +83,7 @@ fn named(frame: &Frame) -> Named<'_> {
 }
 
 fn sampled(subject: Subject<'_>) -> Sampled {
-    let (unit, what) =
-        if subject.measure.blocks { ("none", "blocks") } else { ("bytes", "bytes") };
+    let (unit, what) = if subject.measure.blocks { ("none", "blocks") } else { ("bytes", "bytes") };
     let (mut samples, mut weights, mut end_value) = (Vec::new(), Vec::new(), 0u64);
     for (stack, weight) in subject.stacks() {
         // A reader without 64-bit numbers adds them up as well.

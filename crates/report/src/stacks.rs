@@ -2,8 +2,9 @@
 
 use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::choice::Moment;
+use heaptape_analyze::live::Caller;
 use heaptape_analyze::lives::Load;
-use heaptape_analyze::profile::{Measure, Metric, Profile, Stack};
+use heaptape_analyze::profile::{Frame, Measure, Metric, Profile, Stack};
 
 use crate::size::{Count, Millis, Size};
 use crate::text;
@@ -95,6 +96,40 @@ impl Subject<'_> {
             Size(load.bytes).to_string()
         }
     }
+}
+
+/// Frames beyond the first that are shown where stacks are but one thing that is told.
+const FEW: usize = 5;
+
+/// A caller for a column that is `width` wide; with its stack the innermost call that is known.
+pub(crate) fn caller(caller: &Caller, width: usize) -> String {
+    let innermost = caller.trace.as_ref().and_then(|trace| trace.frames.first());
+    match innermost {
+        Some(frame) => text::short_frame(&text::named_frame(frame), width),
+        None => text::short_caller(caller.place.as_ref(), caller.address, width),
+    }
+}
+
+/// The calls behind the first of a caller's stack, a line each: a few, or all.
+pub(crate) fn below(caller: &Caller, whole: bool, width: usize) -> Vec<String> {
+    let frames = caller.trace.iter().flat_map(|trace| &trace.frames);
+    outer(frames, if whole { usize::MAX } else { FEW }, width)
+}
+
+/// The frames behind the first, a line each; no more than `most`, and then how many more there are.
+pub(crate) fn outer<'a>(
+    frames: impl Iterator<Item = &'a Frame>,
+    most: usize,
+    width: usize,
+) -> Vec<String> {
+    let mut frames = frames.skip(1);
+    let line = |frame| text::short_frame(&text::named_frame(frame), width);
+    let mut lines: Vec<String> = frames.by_ref().take(most).map(line).collect();
+    let rest = frames.count() as u64;
+    if rest > 0 {
+        lines.push(format!("… {} (--stacks)", text::counted(rest, "more call", "more calls")));
+    }
+    lines
 }
 
 fn amount(load: Load) -> String {

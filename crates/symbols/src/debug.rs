@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use addr2line::gimli::{AbbreviationsCacheStrategy, Dwarf, SectionId};
+use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf, SectionId};
 use addr2line::{Context, Frame, LookupContinuation, LookupResult};
 
 use crate::elf::Elf;
@@ -42,6 +42,7 @@ pub(crate) struct Debug {
 pub(crate) struct Found {
     /// Mangled where the language does that; `None` where only the line is known.
     pub(crate) name: Option<String>,
+    pub(crate) is_fortran: bool,
     /// The namespaces and types around it, where the name is plain.
     pub(crate) scope: Option<String>,
     pub(crate) file: Option<String>,
@@ -116,11 +117,24 @@ impl Found {
         let location = frame.location.as_ref();
         Found {
             name: name.map(|n| n.into_owned()),
+            is_fortran: frame.function.as_ref().and_then(|f| f.language).is_some_and(is_fortran),
             scope: None,
             file: location.and_then(|l| l.file).map(str::to_owned),
             line: location.and_then(|l| l.line),
         }
     }
+}
+
+fn is_fortran(language: gimli::DwLang) -> bool {
+    matches!(
+        language,
+        gimli::DW_LANG_Fortran77
+            | gimli::DW_LANG_Fortran90
+            | gimli::DW_LANG_Fortran95
+            | gimli::DW_LANG_Fortran03
+            | gimli::DW_LANG_Fortran08
+            | gimli::DW_LANG_Fortran18
+    )
 }
 
 /// Of the sections that tell functions and lines, the name; values of variables and macros are left alone.

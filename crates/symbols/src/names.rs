@@ -151,7 +151,8 @@ impl Module {
 /// How a function is called that debug information and perhaps a symbol name. Compilers give local functions a short
 /// name only; the symbol, or what is around it, then says where it belongs.
 fn function(found: &Found, symbol: Option<&Name>) -> Arc<str> {
-    let named = found.name.as_deref().and_then(|named| Name::of(named.as_bytes(), false));
+    let named =
+        found.name.as_deref().and_then(|named| Name::of(named.as_bytes(), found.is_fortran));
     let Some(named) = named else {
         return symbol.map(|symbol| Arc::clone(&symbol.function)).unwrap_or_default();
     };

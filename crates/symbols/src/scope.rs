@@ -14,6 +14,9 @@ use addr2line::gimli::{
 
 use crate::piece::Piece;
 
+/// The unit that an entry is in, if it is not the one that was begun with.
+type OtherUnit = Option<Arc<Unit<Piece>>>;
+
 /// How often an entry may lead to another.
 const MOST_STEPS: usize = 8;
 
@@ -71,7 +74,7 @@ impl AllScopes {
         &mut self,
         first: UnitRef<'_, Piece>,
         mut entry: UnitOffset<usize>,
-    ) -> Result<(Option<Arc<Unit<Piece>>>, UnitOffset<usize>)> {
+    ) -> Result<(OtherUnit, UnitOffset<usize>)> {
         let mut other = None;
         for _ in 0..MOST_STEPS {
             let unit = other.as_deref().map_or(first, |other| UnitRef::new(first.dwarf, other));

@@ -1,5 +1,6 @@
 //! Functions that were inlined, files and lines, as compilers write them in every form that is in use.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // what is not tried is said
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Names in the languages whose compilers are here, with and without debug information.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // what is not tried is said
 
 use std::fs;
 use std::path::{Path, PathBuf};

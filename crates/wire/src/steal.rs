@@ -138,3 +138,56 @@ impl<M: Machine> Wait<'_, M> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const PURSES: usize = 3000;
+
+    /// A machine whose waits are counted; each is in vain after so many rounds.
+    struct Counted {
+        purses: [Purse; PURSES],
+        rounds: Cell<u32>,
+    }
+
+    impl Machine for Counted {
+        fn barrier(&self) -> bool {
+            true
+        }
+
+        fn wait(&self, round: u32) -> bool {
+            self.rounds.set(self.rounds.get() + 1);
+            round < 1000
+        }
+
+        fn purses(&self) -> impl Iterator<Item = &Purse> {
+            self.purses.iter()
+        }
+    }
+
+    #[test]
+    fn purses_that_somebody_has_written_over_hold_no_theft_up_for_hours() {
+        let purses = core::array::from_fn(|_| Purse::default());
+        let machine = Counted { purses, rounds: Cell::new(0) };
+        let budget = Budget::default();
+        budget.open(4096, 0);
+        for purse in &machine.purses[1..] {
+            // As if each was in the middle of a spend, and of a change.
+            purse.reserve(16);
+            purse.open_window();
+        }
+        let own = &machine.purses[0];
+        assert!(budget.spend(own, 1000, &machine).is_ok());
+        for theft in 0..3 {
+            machine.rounds.set(0);
+            assert!(budget.spend(own, 4000, &machine).is_err(), "no byte is admitted over it");
+            let in_vain = if theft == 0 { 2 * IN_VAIN * 1001 } else { 0 };
+            let rounds = machine.rounds.get();
+            assert!(
+                rounds <= in_vain + 2 * PURSES as u32 * (PATIENCE + 1),
+                "{rounds} in theft {theft}"
+            );
+        }
+    }
+}

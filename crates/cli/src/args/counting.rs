@@ -83,7 +83,7 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the verdict is `within`, and do not start a command that can't be counted. With limit, and without --join, the job has a control group of its own where one can be made, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
+    /// Exit with status 3 unless the verdict is `within`, and do not start a command that can't be counted. With limit the job has a control group of its own where one can be made, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts

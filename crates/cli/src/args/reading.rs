@@ -96,12 +96,15 @@ pub(crate) struct Live {
     /// Which process: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
     #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
-    /// Add the blocks up by caller or by size class
+    /// Add the blocks up by caller, by call stack (site) or by size class
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<By>,
     /// Print only the largest N; 0 prints all [default: 20, with --by bin all]
     #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_hyphen_values = true)]
     pub(crate) top: Option<usize>,
+    /// Show call stacks whole
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -142,6 +145,8 @@ pub(crate) struct Sysroot {
 pub(crate) enum By {
     /// The calling place.
     Caller,
+    /// The whole call stack.
+    Site,
     /// The size class.
     Bin,
 }

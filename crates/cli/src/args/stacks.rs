@@ -80,7 +80,7 @@ pub(crate) struct Sites {
     pub(crate) top: usize,
     /// Show long stacks whole
     #[arg(long)]
-    pub(crate) whole: bool,
+    pub(crate) stacks: bool,
     /// Print JSON (heaptape.sites/1)
     #[arg(long)]
     pub(crate) json: bool,

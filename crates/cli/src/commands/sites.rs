@@ -38,7 +38,7 @@ pub(crate) fn run(args: &args::Sites, terminal: &Terminal) -> Result<ExitCode> {
         stacks::read(&name, &tape, &args.selection, ask, measure, &args.sysroot, terminal)?;
     let rows = ranking::rows(&stacks.profile, by, measure);
     let subject = stacks.subject();
-    let found = report::Found { subject, by, rows: &rows, top: args.top, whole: args.whole };
+    let found = report::Found { subject, by, rows: &rows, top: args.top, whole: args.stacks };
     let mut out = terminal.out();
     if args.json {
         json::stacks::sites(&mut out, found)?;

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use heaptape_analyze::choice::Moment;
+use heaptape_analyze::live::Caller;
 use heaptape_analyze::profile::{Frame, FrameKind, FrameNumber, Metric, Profile};
 use heaptape_analyze::ranking::{By, Row, Subject as Of};
 use heaptape_analyze::sites::Deeds;
@@ -95,6 +96,11 @@ impl<'a> FramePart<'a> {
             line: frame.line,
         }
     }
+}
+
+/// The frames of a caller's stack, innermost first, where it has one.
+pub(super) fn frames(caller: &Caller) -> Option<Vec<FramePart<'_>>> {
+    caller.trace.as_ref().map(|trace| trace.frames.iter().map(FramePart::of).collect())
 }
 
 #[derive(Serialize)]

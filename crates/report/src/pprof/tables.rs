@@ -96,8 +96,7 @@ impl<'a> Tables<'a> {
         let known = *self.known_mappings.entry(key).or_insert(id);
         if known == id {
             let build_id: String = frame.build_id.iter().map(|b| format!("{b:02x}")).collect();
-            let start =
-                if frame.load == 0 { address(frame) / PAGE * PAGE } else { frame.load };
+            let start = if frame.load == 0 { address(frame) / PAGE * PAGE } else { frame.load };
             self.mappings.push(Mapping {
                 id,
                 memory_start: start,

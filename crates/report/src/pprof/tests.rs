@@ -42,7 +42,9 @@ fn check(document: &Document) {
     }
     for sample in &document.sample {
         assert_eq!(sample.value.len(), document.sample_type.len());
-        assert!(sample.location_id.iter().all(|id| (1..=document.location.len() as u64).contains(id)));
+        assert!(
+            sample.location_id.iter().all(|id| (1..=document.location.len() as u64).contains(id))
+        );
     }
 }
 
@@ -53,7 +55,8 @@ fn stacks(document: &Document, value: usize) -> Vec<(Vec<String>, u64)> {
         document.string_table[function.name as usize].clone()
     };
     let stack = |sample: &Sample| {
-        let lines = sample.location_id.iter().flat_map(|&id| &document.location[id as usize - 1].line);
+        let lines =
+            sample.location_id.iter().flat_map(|&id| &document.location[id as usize - 1].line);
         let names: Vec<String> = lines.map(name).collect();
         (names.into_iter().rev().collect(), sample.value[value] as u64)
     };
@@ -137,8 +140,7 @@ fn what_is_asked_for_is_shown_first() {
         (Metric::Temporary, false, "temporary_space"),
     ] {
         let measure = Measure { metric, blocks };
-        let document =
-            read(Subject { measure, ..subject(&profile) }, Labels::default());
+        let document = read(Subject { measure, ..subject(&profile) }, Labels::default());
         assert_eq!(document.string_table[document.default_sample_type as usize], name);
         assert!(types(&document).iter().any(|t| t.starts_with(name)));
     }

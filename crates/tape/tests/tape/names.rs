@@ -24,8 +24,8 @@ fn module(path: &str, places: u64, length: usize) -> ModuleNames {
         frames: (0..n % 4)
             .map(|depth| NamedFrame {
                 function: format!("f{n}.{depth}{}", "x".repeat(length)).into(),
-                file: (n % 3 > 0).then(|| Arc::clone(&file)),
-                line: (n % 5 > 0).then_some(n as u32),
+                file: (!n.is_multiple_of(3)).then(|| Arc::clone(&file)),
+                line: (!n.is_multiple_of(5)).then_some(n as u32),
                 is_inlined: depth + 1 < n % 4,
             })
             .collect(),

@@ -45,9 +45,11 @@ impl Layered {
         let ends: Vec<(usize, usize)> = arrows
             .iter()
             .zip(turned)
-            .map(|(arrow, turned)| {
-                if *turned { (arrow.to, arrow.from) } else { (arrow.from, arrow.to) }
-            })
+            .map(
+                |(arrow, turned)| {
+                    if *turned { (arrow.to, arrow.from) } else { (arrow.from, arrow.to) }
+                },
+            )
             .collect();
         let ranks = ranks(boxes.len(), &ends, arrows);
         let mut layered = Layered::default();
@@ -196,7 +198,8 @@ fn ranks(boxes: usize, ends: &[(usize, usize)], arrows: &[Arrow]) -> Vec<usize> 
             }
         }
     }
-    let pull = |arrows_of: &[usize]| arrows_of.iter().map(|&a| 0.01 + arrows[a].weight).sum::<f64>();
+    let pull =
+        |arrows_of: &[usize]| arrows_of.iter().map(|&a| 0.01 + arrows[a].weight).sum::<f64>();
     for _ in 0..ROUNDS {
         for &node in order.iter().rev() {
             let lowest = leaving[node].iter().map(|&arrow| ranks[ends[arrow].1] - 1).min();

@@ -26,7 +26,8 @@ fn check(boxes: &[Extent], layout: &Layout) -> Result<(), String> {
     for (number, (one, size)) in all.iter().enumerate() {
         let Extent { width, height } = layout.extent;
         let is_inside = |at: f64, half: f64, end: f64| at - half > -0.01 && at + half < end + 0.01;
-        if !is_inside(one.x, size.width / 2.0, width) || !is_inside(one.y, size.height / 2.0, height)
+        if !is_inside(one.x, size.width / 2.0, width)
+            || !is_inside(one.y, size.height / 2.0, height)
         {
             return Err(format!("{one:?} {size:?} is not within {:?}", layout.extent));
         }

@@ -7,9 +7,9 @@ pub(crate) const SP: u64 = 7;
 /// The return address.
 pub(crate) const RETURN: u64 = 16;
 /// Where the return address lies, from the frame's own address.
-pub(crate) const RETURN_AT: i64 = -8;
+pub(crate) const RETURN_AT: i32 = -8;
 /// What stack slots are a multiple of.
-pub(crate) const SLOT: i64 = 8;
+pub(crate) const SLOT: i32 = 8;
 
 /// The address of a frame in a procedure linkage table, as linkers write it: 8 more from the entry's byte 11 (or 10) on. The
 /// byte that differs stands for that.

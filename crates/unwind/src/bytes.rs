@@ -61,7 +61,15 @@ impl Bytes {
 
     /// A number in seven bits a byte; bits beyond the 64th are left out.
     pub(crate) fn unsigned(&mut self) -> Option<u64> {
-        self.leb().map(|(number, _, _)| number)
+        let mut next = *self;
+        match next.u8()? {
+            // Nearly all of them.
+            byte @ 0..0x80 => {
+                *self = next;
+                Some(u64::from(byte))
+            }
+            _ => self.leb().map(|(number, _, _)| number),
+        }
     }
 
     /// The same with a sign.

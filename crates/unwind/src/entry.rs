@@ -15,7 +15,7 @@ pub(crate) struct Common {
     /// Whether its functions are the kernel's calls of signal handlers.
     pub(crate) is_signal: bool,
     /// How the functions' addresses are encoded.
-    encoding: u8,
+    pub(crate) encoding: u8,
     /// Whether the functions' own entries have more data.
     is_augmented: bool,
     /// What each function begins with.

@@ -11,9 +11,9 @@ enum Saved {
     Same,
     Undefined,
     /// On the stack, so far from the frame's own address.
-    At(i64),
+    At(i32),
     /// Where an expression says that begins with a register that is followed, the frame pointer's: so far above it.
-    AtBp(i64),
+    AtBp(i32),
     Unknown,
 }
 
@@ -21,12 +21,12 @@ enum Saved {
 #[derive(Clone, Copy)]
 enum Address {
     /// So far above the value of a register.
-    Register(u64, i64),
+    Register(u8, i32),
     Expression(Cfa),
     Unknown,
 }
 
-/// All that is followed.
+/// All that is followed. (States are remembered on a stack that may be small, so numbers are no longer than a rule's.)
 #[derive(Clone, Copy)]
 struct Row {
     address: Address,
@@ -82,6 +82,7 @@ impl Run<'_> {
     }
 
     /// Takes a step; whether it was not too far.
+    #[inline(always)]
     fn step(&mut self, bytes: &mut Bytes) -> Option<bool> {
         let code = bytes.u8()?;
         let low = u64::from(code & 0x3f);
@@ -89,52 +90,29 @@ impl Run<'_> {
             1 => return Some(self.advance(low)),
             2 => {
                 let offset = bytes.unsigned()? as i64;
-                self.save(low, Saved::At(self.scaled(offset)));
-                return Some(true);
+                self.save(low, self.saved_at(offset));
             }
-            3 => {
-                self.restore(low);
-                return Some(true);
-            }
-            _ => {}
+            3 => self.restore(low),
+            _ => return self.longer_step(code, bytes),
         }
+        Some(true)
+    }
+
+    /// The same, of a step whose code takes the whole byte.
+    #[inline(always)]
+    fn longer_step(&mut self, code: u8, bytes: &mut Bytes) -> Option<bool> {
         match code {
             // nop, GNU_args_size
             0x00 => {}
             0x2e => drop(bytes.unsigned()?),
-            // set_loc, advance_loc1, 2, 4
-            0x01 => return None,
-            0x02 => {
-                let steps = u64::from(bytes.u8()?);
-                return Some(self.advance(steps));
-            }
-            0x03 => {
-                let steps = u64::from(bytes.u16()?);
-                return Some(self.advance(steps));
-            }
-            0x04 => {
-                let steps = u64::from(bytes.u32()?);
-                return Some(self.advance(steps));
-            }
-            // offset_extended, offset_extended_sf, GNU_negative_offset_extended
-            0x05 | 0x11 | 0x2f => {
-                let register = bytes.unsigned()?;
-                let offset = if code == 0x11 { bytes.signed()? } else { bytes.unsigned()? as i64 };
-                let offset = if code == 0x2f { offset.wrapping_neg() } else { offset };
-                self.save(register, Saved::At(self.scaled(offset)));
-            }
-            // restore_extended, undefined, same_value
-            0x06 => {
-                let register = bytes.unsigned()?;
-                self.restore(register);
-            }
-            0x07 => self.save(bytes.unsigned()?, Saved::Undefined),
-            0x08 => self.save(bytes.unsigned()?, Saved::Same),
-            // register: in another one, which is not followed
-            0x09 => {
-                let register = bytes.unsigned()?;
-                bytes.unsigned()?;
-                self.save(register, Saved::Unknown);
+            // advance_loc1, 2, 4
+            0x02 => return bytes.u8().map(|steps| self.advance(u64::from(steps))),
+            0x03 => return bytes.u16().map(|steps| self.advance(u64::from(steps))),
+            0x04 => return bytes.u32().map(|steps| self.advance(u64::from(steps))),
+            // set_loc
+            0x01 => {
+                self.at = bytes.address(self.common.encoding)?;
+                return Some(self.at <= self.pc);
             }
             // remember_state, restore_state
             0x0a => {
@@ -145,76 +123,82 @@ impl Run<'_> {
                 self.depth = self.depth.checked_sub(1)?;
                 self.row = *self.remembered.get(self.depth)?;
             }
-            // def_cfa, def_cfa_sf
-            0x0c | 0x12 => {
+            // def_cfa_offset
+            0x0e => {
+                let offset = narrow(bytes.unsigned()? as i64);
+                self.row.address = self.row.address.above(offset);
+            }
+            0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.row.address = self.address(code, bytes)?,
+            _ => {
                 let register = bytes.unsigned()?;
-                let offset = match code {
-                    0x0c => bytes.unsigned()? as i64,
-                    _ => {
-                        let offset = bytes.signed()?;
-                        self.scaled(offset)
-                    }
-                };
-                self.row.address = Address::Register(register, offset);
+                self.change(code, register, bytes)?;
             }
-            // def_cfa_register
-            0x0d => {
-                let register = bytes.unsigned()?;
-                self.row.address = match self.row.address {
-                    Address::Register(_, offset) => Address::Register(register, offset),
-                    _ => Address::Unknown,
-                };
-            }
-            // def_cfa_offset, def_cfa_offset_sf
-            0x0e | 0x13 => {
-                let offset = match code {
-                    0x0e => bytes.unsigned()? as i64,
-                    _ => {
-                        let offset = bytes.signed()?;
-                        self.scaled(offset)
-                    }
-                };
-                self.row.address = match self.row.address {
-                    Address::Register(register, _) => Address::Register(register, offset),
-                    _ => Address::Unknown,
-                };
-            }
-            // def_cfa_expression
-            0x0f => {
-                let length = bytes.unsigned()?;
-                let expression = bytes.take(length)?;
-                self.row.address = match address_by(expression) {
-                    Some(cfa) => Address::Expression(cfa),
-                    None => Address::Unknown,
-                };
-            }
-            // expression
-            0x10 => {
-                let register = bytes.unsigned()?;
-                let length = bytes.unsigned()?;
-                let expression = bytes.take(length)?;
-                self.save(register, place_by(expression).map_or(Saved::Unknown, Saved::AtBp));
-            }
-            // val_offset, val_offset_sf, val_expression: not in memory
-            0x14 | 0x15 => {
-                let register = bytes.unsigned()?;
-                bytes.unsigned()?;
-                self.save(register, Saved::Unknown);
-            }
-            0x16 => {
-                let register = bytes.unsigned()?;
-                let length = bytes.unsigned()?;
-                bytes.take(length)?;
-                self.save(register, Saved::Unknown);
-            }
-            _ => return None,
         }
         Some(true)
+    }
+
+    /// Where the frame's own address is from here on.
+    fn address(&self, code: u8, bytes: &mut Bytes) -> Option<Address> {
+        let before = self.row.address;
+        Some(match code {
+            // def_cfa_register
+            0x0d => before.at(number(bytes)?),
+            // def_cfa_offset_sf
+            0x13 => before.above(narrow(self.scaled(bytes.signed()?))),
+            // def_cfa, def_cfa_sf
+            0x0c => Address::of(number(bytes)?, narrow(bytes.unsigned()? as i64)),
+            0x12 => Address::of(number(bytes)?, narrow(self.scaled(bytes.signed()?))),
+            // def_cfa_expression
+            _ => {
+                let length = bytes.unsigned()?;
+                address_by(bytes.take(length)?).map_or(Address::Unknown, Address::Expression)
+            }
+        })
+    }
+
+    /// Where a register is found from here on.
+    fn change(&mut self, code: u8, register: u64, bytes: &mut Bytes) -> Option<()> {
+        let saved = match code {
+            // offset_extended, offset_extended_sf, GNU_negative_offset_extended
+            0x05 => self.saved_at(bytes.unsigned()? as i64),
+            0x11 => self.saved_at(bytes.signed()?),
+            0x2f => self.saved_at((bytes.unsigned()? as i64).wrapping_neg()),
+            // restore_extended
+            0x06 => {
+                self.restore(register);
+                return Some(());
+            }
+            // undefined, same_value
+            0x07 => Saved::Undefined,
+            0x08 => Saved::Same,
+            // expression
+            0x10 => {
+                let length = bytes.unsigned()?;
+                place_by(bytes.take(length)?).map_or(Saved::Unknown, Saved::AtBp)
+            }
+            // register, val_offset, val_offset_sf, val_expression: not in memory
+            0x09 | 0x14 | 0x15 => {
+                bytes.unsigned()?;
+                Saved::Unknown
+            }
+            0x16 => {
+                let length = bytes.unsigned()?;
+                bytes.take(length)?;
+                Saved::Unknown
+            }
+            _ => return None,
+        };
+        self.save(register, saved);
+        Some(())
     }
 
     fn advance(&mut self, steps: u64) -> bool {
         self.at = self.at.wrapping_add(steps.wrapping_mul(self.common.code_align));
         self.at <= self.pc
+    }
+
+    fn saved_at(&self, offset: i64) -> Saved {
+        narrow(self.scaled(offset)).map_or(Saved::Unknown, Saved::At)
     }
 
     fn scaled(&self, offset: i64) -> i64 {
@@ -238,6 +222,29 @@ impl Run<'_> {
     }
 }
 
+impl Address {
+    fn of(register: u8, offset: Option<i32>) -> Address {
+        offset.map_or(Address::Unknown, |offset| Address::Register(register, offset))
+    }
+
+    /// The same, of another register.
+    fn at(self, register: u8) -> Address {
+        match self {
+            Address::Register(_, offset) => Address::Register(register, offset),
+            _ => Address::Unknown,
+        }
+    }
+
+    /// The same, so far above the register.
+    #[inline(always)]
+    fn above(self, offset: Option<i32>) -> Address {
+        match self {
+            Address::Register(register, _) => Address::of(register, offset),
+            _ => Address::Unknown,
+        }
+    }
+}
+
 impl Row {
     fn rule(&self) -> Option<Rule> {
         match self.back {
@@ -245,21 +252,33 @@ impl Row {
             Saved::At(RETURN_AT) => {}
             _ => return None,
         }
-        let narrow = |offset: i64| i32::try_from(offset).ok();
         let cfa = match self.address {
-            Address::Register(SP, offset) => Cfa::Sp(narrow(offset)?),
-            Address::Register(BP, offset) => Cfa::Bp(narrow(offset)?),
+            Address::Register(register, offset) => match u64::from(register) {
+                SP => Cfa::Sp(offset),
+                BP => Cfa::Bp(offset),
+                _ => return None,
+            },
             Address::Expression(cfa) => cfa,
-            _ => return None,
+            Address::Unknown => return None,
         };
         let bp = match self.bp {
             Saved::Same | Saved::Undefined => Bp::Same,
-            Saved::At(offset) => Bp::At(narrow(offset)?),
-            Saved::AtBp(offset) => Bp::AtBp(narrow(offset)?),
+            Saved::At(offset) => Bp::At(offset),
+            Saved::AtBp(offset) => Bp::AtBp(offset),
             Saved::Unknown => return None,
         };
         Some(Rule::Frame { cfa, bp })
     }
+}
+
+/// A register's number, as far as it can be one that is followed.
+fn number(bytes: &mut Bytes) -> Option<u8> {
+    bytes.unsigned().map(|register| u8::try_from(register).unwrap_or(u8::MAX))
+}
+
+/// An offset, if a rule can hold it.
+fn narrow(offset: i64) -> Option<i32> {
+    i32::try_from(offset).ok()
 }
 
 /// The value of the register that an operation (`DW_OP_breg0` and on) begins with, and what is added.
@@ -317,7 +336,7 @@ fn linkage(mut bytes: Bytes) -> Option<u8> {
 }
 
 /// The place of a saved register by an expression: so far above the frame pointer.
-fn place_by(mut bytes: Bytes) -> Option<i64> {
+fn place_by(mut bytes: Bytes) -> Option<i32> {
     let (register, offset) = register(&mut bytes)?;
-    (register == BP && bytes.is_empty()).then_some(i64::from(offset))
+    (register == BP && bytes.is_empty()).then_some(offset)
 }

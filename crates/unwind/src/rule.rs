@@ -71,7 +71,7 @@ impl Rule {
             Bp::At(offset) => (1, offset),
             Bp::AtBp(offset) => (2, offset),
         };
-        let slot = SLOT as i32;
+        let slot = SLOT;
         if bp_offset % slot != 0 {
             return None;
         }
@@ -84,7 +84,7 @@ impl Rule {
     #[inline(always)]
     pub fn unpack(word: u64) -> Rule {
         let offset = (word >> 32) as i32;
-        let bp_offset = i32::from((word >> 16) as i16) * SLOT as i32;
+        let bp_offset = i32::from((word >> 16) as i16) * SLOT;
         let more = (word >> 8) as u8;
         match word & 3 {
             FRAME => {}

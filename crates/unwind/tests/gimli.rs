@@ -10,6 +10,14 @@ use gimli::{
 use heaptape_unwind::{Bp, Cfa, Rule, rule};
 use object::{Object, ObjectSection, ObjectSegment};
 
+// Instructions that compilers seldom or never write, in the tables of this very program. Each row has code of its own.
+std::arch::global_asm!(include_str!("rare.s"), options(att_syntax));
+
+unsafe extern "C" {
+    /// Is never called.
+    fn rare();
+}
+
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// A file, laid out in memory as the loader would.
@@ -55,6 +63,12 @@ fn expected(
             _ => return unless_end(row),
         },
         CfaRule::Expression(e) => match expression(e).as_slice() {
+            [Operation::RegisterOffset { register: X86_64::RBP, offset, .. }] => {
+                Cfa::Bp(*offset as i32)
+            }
+            [Operation::RegisterOffset { register: X86_64::RSP, offset, .. }] => {
+                Cfa::Sp(*offset as i32)
+            }
             [
                 Operation::RegisterOffset { register: X86_64::RBP, offset, .. },
                 Operation::Deref { .. },
@@ -163,6 +177,7 @@ fn compare(path: &Path) -> (u64, u64) {
 
 #[test]
 fn every_row_of_real_libraries_is_as_gimli_reads_it() {
+    std::hint::black_box(rare as *const ());
     let mut files = vec![std::env::current_exe().unwrap()];
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
@@ -181,35 +196,5 @@ fn every_row_of_real_libraries_is_as_gimli_reads_it() {
     for path in files {
         let (rows, unknown) = compare(&path);
         assert!(rows > 10 && unknown * 100 <= rows, "{}", path.display());
-    }
-}
-
-/// A word of random bits.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
-/// However damaged a table is, nothing panics and nothing goes on for ever.
-#[test]
-fn damaged_tables_have_no_rule_and_no_fault() {
-    let data = fs::read(std::env::current_exe().unwrap()).unwrap();
-    let file = object::File::parse(&*data).unwrap();
-    let header = file.section_by_name(".eh_frame_hdr").unwrap();
-    let text = file.section_by_name(".text").unwrap();
-    let mut image = Image::new(&file);
-    let mut state = 88_172_645_463_325_252u64;
-    let frames = file.section_by_name(".eh_frame").unwrap();
-    let (start, length) = ((frames.address() - image.low) as usize, frames.size());
-    for _ in 0..20_000 {
-        for _ in 0..16 {
-            let at = start + (random(&mut state) % length) as usize;
-            image.memory[at] = random(&mut state) as u8;
-        }
-        let pc = text.address() + random(&mut state) % text.size();
-        let found = image.rule(header.address(), pc);
-        assert_eq!(Rule::unpack(found.pack()).pack(), found.pack());
     }
 }

@@ -1,4 +1,5 @@
-//! Looks up the rule for a frame in arbitrary bytes, as a module and as the entries of one whose table is right.
+//! Looks up the rule for a frame in arbitrary bytes: as a module, as the entries of one whose table is right, and as the steps
+//! of a function whose entry is right.
 //!
 //! `cargo +nightly fuzz run unwind_rule -- -max_len=512`. The sanitizer sees each read that is not of the module.
 #![no_main]
@@ -18,6 +19,19 @@ fn with_table(code: u16, function: u8, entries: &[u8]) -> Vec<u8> {
     module
 }
 
+/// The entries of a function from the table's begin on, which has these steps.
+fn with_entries(steps: &[u8]) -> Vec<u8> {
+    let mut entries = vec![20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0];
+    entries.extend([0x0c, 7, 8, 0x90, 1, 0, 0]);
+    entries.extend((21 + steps.len() as u32).to_le_bytes());
+    entries.extend(28u32.to_le_bytes());
+    entries.extend(0u64.to_le_bytes());
+    entries.extend(u64::MAX.to_le_bytes());
+    entries.push(0);
+    entries.extend(steps);
+    entries
+}
+
 fn look_up(module: Vec<u8>, pc: u16) {
     let module = module.into_boxed_slice();
     let range = module.as_ptr_range();
@@ -34,4 +48,5 @@ fuzz_target!(|input: (u16, u16, u8, &[u8])| {
         look_up(bytes.to_vec(), pc);
     }
     look_up(with_table(code, function, bytes), pc);
+    look_up(with_table(0, 24, &with_entries(bytes)), pc);
 });

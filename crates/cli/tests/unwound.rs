@@ -7,14 +7,18 @@ use harness::compile::{library, program, rust_program, sources};
 use harness::running::run;
 use harness::tape::{assert_sound, info};
 use harness::{record, scratch, skip};
-use heaptape_tape::{Item, ProcessNumber, Site, Sites, Tape};
+use heaptape_tape::{Item, ProcessNumber, Site, SiteEnd, Sites, Tape};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the second unwinder has written: the block of each call that allocates, and its frames.
+/// What a thread has called: the block that each call gave, and its stack.
+type Calls<T> = Vec<(u64, T)>;
+
+/// What the second unwinder has written: of each call that allocates the thread, the block, and the frames.
 struct Second(BufReader<File>);
 
 impl Second {
@@ -36,13 +40,24 @@ impl Second {
 }
 
 impl Iterator for Second {
-    type Item = (u64, Vec<u64>);
+    type Item = (u64, u64, Vec<u64>);
 
-    fn next(&mut self) -> Option<(u64, Vec<u64>)> {
-        let address = self.word();
-        let count = if address == 0 { return None } else { self.word() };
-        Some((address, (0..count).map(|_| self.word()).collect()))
+    fn next(&mut self) -> Option<Self::Item> {
+        const ADDRESS_BITS: u32 = 48;
+        let word = self.word();
+        let count = if word == 0 { return None } else { self.word() };
+        let (thread, address) = (word >> ADDRESS_BITS, word & ((1 << ADDRESS_BITS) - 1));
+        Some((thread, address, (0..count).map(|_| self.word()).collect()))
     }
+}
+
+/// The calls of each thread.
+fn by_thread<N: Ord, T>(calls: impl Iterator<Item = (N, u64, T)>) -> Vec<Calls<T>> {
+    let mut threads = BTreeMap::<N, Calls<T>>::new();
+    for (thread, address, stack) in calls {
+        threads.entry(thread).or_default().push((address, stack));
+    }
+    threads.into_values().collect()
 }
 
 /// Where both go on, are the frames the same? (Of deep stacks the one has more, and the other may.)
@@ -72,27 +87,28 @@ fn compare(name: &str, command: &[&OsStr], environment: &[(&str, &str)]) -> u64 
     same_stacks(&tape, process.number, Second::of(folder.path(), name))
 }
 
-/// Compares what two have of the same calls; how many that were.
+/// Compares what two have of the same calls of each thread; how many that were.
 fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
     let sites = tape.sites(process).expect("sites");
-    let calls: Vec<_> = tape
-        .events(process, 0..u64::MAX)
-        .expect("events")
-        .filter_map(|item| {
-            let Item::Event(call) = item.expect("an event") else { return None };
-            let is_made = !call.event.call.is_release() && call.event.address != 0;
-            is_made.then_some((call.event.address, call.site))
-        })
-        .collect();
-    let second: Vec<_> = second.collect();
-    let (skipped, first) = begin(&calls, &second).expect("calls that both have");
+    let calls = tape.events(process, 0..u64::MAX).expect("events").filter_map(|item| {
+        let Item::Event(call) = item.expect("an event") else { return None };
+        let event = call.event;
+        let is_made = !event.call.is_release() && event.address != 0;
+        is_made.then_some((event.thread, event.address, call.site))
+    });
+    let (threads, second) = (by_thread(calls), by_thread(second));
     let mut same = 0;
-    for ((address, site), (other, frames)) in calls[first..].iter().zip(&second[skipped..]) {
-        assert_eq!(address, other, "the same calls");
-        let site = site.and_then(|number| native(&sites, sites.get(number)?));
-        let site = site.unwrap_or_else(|| panic!("no stack of {address:#x}"));
-        assert!(is_same(&site, frames), "{address:#x}: {site:x?}\nand {frames:x?}");
-        same += 1;
+    for other in &second {
+        // Two need not number the threads alike.
+        let its = threads.iter().find_map(|calls| Some((calls, begin(calls, other)?)));
+        let (calls, (skipped, first)) = its.expect("calls that both have");
+        for ((address, site), (twin, frames)) in calls[first..].iter().zip(&other[skipped..]) {
+            assert_eq!(address, twin, "the same calls");
+            let site = site.and_then(|number| native(&sites, sites.get(number)?));
+            let site = site.unwrap_or_else(|| panic!("no stack of {address:#x}"));
+            assert!(is_same(&site, frames), "{address:#x}: {site:x?}\nand {frames:x?}");
+            same += 1;
+        }
     }
     same
 }
@@ -104,9 +120,9 @@ fn native(_: &Sites, site: Site) -> Option<Site> {
 }
 
 /// Where in each the calls begin that both have: the one or the other may begin a little earlier.
-fn begin<T>(calls: &[(u64, T)], second: &[(u64, Vec<u64>)]) -> Option<(usize, usize)> {
+fn begin<T>(calls: &Calls<T>, second: &Calls<Vec<u64>>) -> Option<(usize, usize)> {
     const ALIKE: usize = 20;
-    let alike = ALIKE.min(second.len() / 2);
+    let alike = ALIKE.min(second.len().div_ceil(2));
     (0..ALIKE).find_map(|skipped| {
         let wanted = second.get(skipped..skipped + alike)?;
         let is_there = |calls: &[(u64, T)]| calls.iter().zip(wanted).all(|(a, b)| a.0 == b.0);
@@ -118,6 +134,52 @@ fn begin<T>(calls: &[(u64, T)], second: &[(u64, Vec<u64>)]) -> Option<(usize, us
 fn stacks_of_frames_of_all_kinds_are_as_a_second_unwinder_takes_them() {
     let program = program("winding");
     let compared = compare("winding", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn stacks_of_threads_are_as_a_second_unwinder_takes_them() {
+    let program = program("threads8");
+    let compared = compare("threads8", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+/// What `operator new` was called by, and what libraries in C++ call in turn.
+#[test]
+fn stacks_of_cpp_are_as_a_second_unwinder_takes_them() {
+    let program = program("containers");
+    let compared = compare("containers", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+/// A program ends by it, as a rule: where it happened matters more than of any other call.
+#[test]
+fn an_operator_new_that_fails_has_its_stack() {
+    let (folder, program) = (scratch(), program("exceptions"));
+    let file = folder.path().join("x.tape");
+    let outcome = run(&mut record(&file, &["--stacks"], &[program.as_os_str()]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let tape = Tape::open(&file).expect("a tape");
+    let process = tape.summary().processes[0].number;
+    let sites = tape.sites(process).expect("sites");
+    let failed = tape.events(process, 0..u64::MAX).expect("events").filter_map(|item| {
+        let Item::Event(call) = item.expect("an event") else { return None };
+        call.event.failed().then_some(call)
+    });
+    let failed: Vec<_> = failed.collect();
+    assert_eq!(failed.len(), 1);
+    let site = failed[0].site.and_then(|number| sites.get(number)).expect("a stack");
+    assert_eq!(site.frames[0], failed[0].event.caller);
+    assert!(site.frames.len() >= 4 && site.end == SiteEnd::Outermost, "{site:x?}");
+}
+
+#[test]
+fn stacks_of_python_are_as_a_second_unwinder_takes_them() {
+    let script = "import json, re, threading\n\
+                  def build(n): return json.loads(json.dumps({str(i): [b'x' * 600] * 0 + [i] * 99 for i in range(n)}))\n\
+                  threads = [threading.Thread(target=build, args=(2000,)) for _ in range(3)]\n\
+                  [t.start() for t in threads]; build(3000); [t.join() for t in threads]";
+    let compared = compare("python3", &["/usr/bin/python3", "-c", script].map(OsStr::new), &[]);
     assert!(compared > 10_000, "{compared}");
 }
 

@@ -210,6 +210,35 @@ impl Account {
     }
 }
 
+/// From the first start of the chosen processes to the last end, in milliseconds since the recording began.
+pub(crate) fn span_of(tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Range<u64>, Error> {
+    let chosen: Vec<ProcessSummary> = chosen.iter().map(|p| until_replaced(tape, p)).collect();
+    span(tape, &chosen)
+}
+
+/// How many events each of the chosen processes had made at its part of their peak, as in the account: that of the
+/// one, or of the sum of several; `None` of one that had nothing then. `progress` is told how many more have been read.
+pub(crate) fn peaks(
+    tape: &Tape,
+    chosen: &[&ProcessSummary],
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Option<u64>>, Error> {
+    if let [process] = chosen {
+        return Ok(vec![Some(moment::at_peak(process))]);
+    }
+    let chosen: Vec<ProcessSummary> = chosen.iter().map(|p| until_replaced(tape, p)).collect();
+    let mut account = Account::empty(span(tape, &chosen)?);
+    let (over_time, tops, own) = sum_over_time(tape, &chosen, &account.time, progress)?;
+    account.over_time = over_time;
+    let top = account.peak_of_sum(own);
+    Ok(tops.iter().map(|tops| at_step(tops, top)).collect())
+}
+
+/// The number of events up to the last call that a process had made by its own most in a step.
+fn at_step(tops: &Tops, step: usize) -> Option<u64> {
+    tops.iter().find(|(of, _)| *of == step).map(|(_, last)| last + 1)
+}
+
 /// The process as it was until another program took its place, whose start is known more exactly than its end.
 fn until_replaced(tape: &Tape, process: &ProcessSummary) -> ProcessSummary {
     let mut process = process.clone();
@@ -267,8 +296,14 @@ fn one(
         // The last millisecond is the end, when what is left still counts.
         Axis::Time => Moments::Millis(evens(&(time.start..time.end - 1))),
     };
-    let plan =
-        Plan { moments, peak: Some(at_peak), time: time.clone(), steps: STEPS, inherited: true };
+    let plan = Plan {
+        moments,
+        peak: Some(at_peak),
+        time: time.clone(),
+        steps: STEPS,
+        inherited: true,
+        threads: false,
+    };
     let modules = callers.modules(process.number)?;
     let survey = survey::of(tape, process, modules, &plan, progress)?;
     let mut account = Account::empty(time);
@@ -306,13 +341,18 @@ fn several(
     let top = account.peak_of_sum(own);
     let at_peak = account.peak.time.saturating_add(account.peak.within / 2);
     let evens = middles(&time);
-    let mut plan =
-        Plan { moments: Moments::Millis(evens), peak: None, time, steps: 1, inherited: false };
+    let mut plan = Plan {
+        moments: Moments::Millis(evens),
+        peak: None,
+        time,
+        steps: 1,
+        inherited: false,
+        threads: false,
+    };
     let mut sites = Joined::default();
     for (process, tops) in chosen.iter().zip(&tops) {
         let modules = callers.modules(process.number)?;
-        // The last call that the process had made by its own most in that step.
-        plan.peak = tops.iter().find(|(step, _)| *step == top).map(|(_, last)| last + 1);
+        plan.peak = at_step(tops, top);
         let survey = survey::of(tape, process, modules, &plan, progress)?;
         account.add(process, survey, &mut sites);
     }

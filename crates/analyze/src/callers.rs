@@ -5,21 +5,25 @@
 
 use std::collections::HashMap;
 
-use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Tape};
+use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Sites, Tape};
 
 use crate::Error;
+use crate::live::{Caller, Trace};
 use crate::modules::{Modules, Place};
+use crate::stack::Stack;
 
 /// The modules of those processes of a tape that were asked for so far.
 pub struct Callers<'a> {
     tape: &'a Tape,
     known: HashMap<ProcessNumber, Modules>,
+    /// The call stacks, and the changes of modules, of those that were asked for these.
+    stacks: HashMap<ProcessNumber, (Sites, Vec<u64>)>,
 }
 
 impl<'a> Callers<'a> {
     /// Those of the processes of this tape.
     pub fn new(tape: &'a Tape) -> Callers<'a> {
-        Callers { tape, known: HashMap::new() }
+        Callers { tape, known: HashMap::new(), stacks: HashMap::new() }
     }
 
     /// The modules of a process over its life.
@@ -41,6 +45,38 @@ impl<'a> Callers<'a> {
     /// Where the call that made a live block was.
     pub fn of_block(&mut self, block: &LiveBlock) -> Result<Option<Place>, Error> {
         Ok(self.modules(block.process)?.find(block.caller, block.birth))
+    }
+
+    /// The same with the call stack, where that is known.
+    pub fn site_of_block(&mut self, block: &LiveBlock) -> Result<Caller, Error> {
+        let place = self.of_block(block)?;
+        self.load_stacks(block.process)?;
+        let (stacks, modules) = (self.stacks.get(&block.process), self.known.get(&block.process));
+        let stack =
+            stacks.zip(modules).zip(block.site).and_then(|(((stacks, _), modules), site)| {
+                Stack::of(stacks, site, modules, block.birth)
+            });
+        let trace = |stack| Box::new(Trace { process: block.process, stack, frames: Vec::new() });
+        Ok(Caller { address: block.caller, place, trace: stack.map(trace) })
+    }
+
+    /// How many times modules of a process had been unloaded before the event `index`.
+    pub(crate) fn changes_before(
+        &mut self,
+        process: ProcessNumber,
+        index: u64,
+    ) -> Result<usize, Error> {
+        self.load_stacks(process)?;
+        let changes = self.stacks.get(&process).map_or(&[][..], |(_, changes)| changes);
+        Ok(changes.partition_point(|&change| change <= index))
+    }
+
+    fn load_stacks(&mut self, process: ProcessNumber) -> Result<(), Error> {
+        if !self.stacks.contains_key(&process) {
+            let changes = self.modules(process)?.changes();
+            self.stacks.insert(process, (self.tape.sites(process)?, changes));
+        }
+        Ok(())
     }
 
     /// The process and those whose forks it descends from, as far as they are not known yet; the

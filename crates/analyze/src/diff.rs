@@ -8,15 +8,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use heaptape_tape::{LiveBlock, ProcessSummary, Tape};
+use heaptape_tape::{LiveBlock, ProcessSummary, Sites, Tape};
 
 use crate::Error;
 use crate::bins::Bin;
 use crate::callers::Callers;
-use crate::live::{self, Caller};
+use crate::live::{self, Caller, Trace};
 use crate::lives::Load;
-use crate::modules::Module;
+use crate::modules::{Module, Place};
 use crate::sites::Origin;
+use crate::stack::{self, Stack};
 use crate::survey::{self, Moments};
 
 /// What figures are added up by.
@@ -28,6 +29,8 @@ pub enum By {
     Bin,
     /// The file that the caller is in.
     Module,
+    /// The whole call stack.
+    Site,
 }
 
 /// What a row is about.
@@ -68,7 +71,12 @@ pub fn live_by(by: By, blocks: &[LiveBlock], callers: &mut Callers<'_>) -> Resul
         let parts = live::by_bin(blocks).into_iter();
         parts.map(|part| (Subject::Bin(part.key), live(part.sum))).collect()
     } else {
-        let parts = live::by_caller(blocks, |block| callers.of_block(block))?.into_iter();
+        let parts = if by == By::Site {
+            live::by_site(blocks, callers)?
+        } else {
+            live::by_caller(blocks, |block| callers.of_block(block))?
+        };
+        let parts = parts.into_iter();
         parts.map(|part| (Subject::Caller(part.key), live(part.sum))).collect()
     })
 }
@@ -83,7 +91,9 @@ pub fn made_by(
 ) -> Result<Side, Error> {
     let moments = Moments::Events(Vec::new());
     let time = process.started..process.started.saturating_add(1);
-    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
+    let plan =
+        survey::Plan { moments, time, steps: 1, inherited: false, peak: None, threads: false };
+    let stacks = if by == By::Site { tape.sites(process.number)? } else { Sites::default() };
     let modules = callers.modules(process.number)?;
     let survey = survey::of(tape, process, modules, &plan, progress)?;
     let figures = |made| Figures { live: Load::default(), made };
@@ -99,7 +109,11 @@ pub fn made_by(
         sites
             .filter_map(|site| match site.origin {
                 Origin::Caller { address, place } => {
-                    Some((Subject::Caller(Caller { address, place }), figures(site.deeds.made)))
+                    let stack = site.stack.and_then(|n| Stack::of(&stacks, n, modules, site.met));
+                    let process = process.number;
+                    let trace = |stack| Box::new(Trace { process, stack, frames: Vec::new() });
+                    let caller = Caller { address, place, trace: stack.map(trace) };
+                    Some((Subject::Caller(caller), figures(site.deeds.made)))
                 }
                 Origin::Inherited => None,
             })
@@ -121,6 +135,10 @@ enum Key {
     Module(String),
     /// An address that lies in no module.
     Address(u64),
+    /// A line of a script: its file, function and line.
+    Line(String, String, u32),
+    /// A stack of such.
+    Stack(Vec<Key>),
     Unknown,
 }
 
@@ -136,7 +154,7 @@ struct Same {
 impl Same {
     fn of(by: By, one_process: bool, before: &Side, after: &Side) -> Same {
         let builds = |side: &Side| -> HashSet<Vec<u8>> {
-            let modules = side.iter().filter_map(|(subject, _)| module(subject));
+            let modules = side.iter().flat_map(|(subject, _)| modules(subject));
             modules.map(|m| m.build_id.clone()).filter(|id| !id.is_empty()).collect()
         };
         let builds = builds(before).intersection(&builds(after)).cloned().collect();
@@ -153,13 +171,26 @@ impl Same {
     /// are one. Modules are the same when their build ids are, and where the other side has no such build when
     /// their files' names are.
     fn key(&self, subject: &Subject) -> Key {
-        let Caller { address, place } = match subject {
+        let caller = match subject {
             Subject::Bin(bin) => return Key::Bin(*bin),
             Subject::Caller(caller) => caller,
         };
+        let place = |place: &Option<Place>, address| self.place(place.as_ref(), address);
+        let Some(trace) = &caller.trace else { return place(&caller.place, caller.address) };
+        let frames = trace.stack.frames.iter().map(|frame| match frame {
+            stack::Frame::Native { address, place: at } => place(at, *address),
+            stack::Frame::Interpreted { code: Some(code), line } => {
+                Key::Line(code.file.clone(), code.function.clone(), *line)
+            }
+            stack::Frame::Interpreted { code: None, .. } => Key::Unknown,
+        });
+        Key::Stack(frames.collect())
+    }
+
+    fn place(&self, place: Option<&Place>, address: u64) -> Key {
         let Some(place) = place else {
             let is_known = self.one_process && !self.by_module;
-            return if is_known { Key::Address(*address) } else { Key::Unknown };
+            return if is_known { Key::Address(address) } else { Key::Unknown };
         };
         let name = || file_name(&place.module);
         let build = &place.module.build_id;
@@ -178,11 +209,19 @@ impl Same {
     }
 }
 
-fn module(subject: &Subject) -> Option<&Module> {
-    match subject {
-        Subject::Caller(caller) => caller.place.as_ref().map(|place| &*place.module),
+/// The files of a caller, and of its stack.
+fn modules(subject: &Subject) -> impl Iterator<Item = &Module> {
+    let caller = match subject {
+        Subject::Caller(caller) => Some(caller),
         Subject::Bin(_) => None,
-    }
+    };
+    let stacks = caller.and_then(|caller| caller.trace.as_ref()).into_iter();
+    let outer = stacks.flat_map(|trace| &trace.stack.frames).filter_map(|frame| match frame {
+        stack::Frame::Native { place, .. } => place.as_ref(),
+        stack::Frame::Interpreted { .. } => None,
+    });
+    let places = caller.and_then(|caller| caller.place.as_ref()).into_iter().chain(outer);
+    places.map(|place| &*place.module)
 }
 
 fn file_name(module: &Module) -> String {
@@ -194,7 +233,7 @@ fn file_name(module: &Module) -> String {
 fn name(subject: &Subject) -> (Option<Bin>, Option<(String, u64)>, u64) {
     match subject {
         Subject::Bin(bin) => (Some(*bin), None, 0),
-        Subject::Caller(Caller { address, place }) => {
+        Subject::Caller(Caller { address, place, .. }) => {
             let place = place.as_ref().map(|p| (p.module.path.clone(), p.offset));
             (None, place, *address)
         }
@@ -303,11 +342,11 @@ mod tests {
         let module = Module { path, build_id, bias: 0x1000, start: 0x1000, end: 0x9000 };
         let function = function.map(Arc::from);
         let place = Some(Place { module: Arc::new(module), offset, function });
-        Subject::Caller(Caller { address: 0x1000 + offset, place })
+        Subject::Caller(Caller::new(0x1000 + offset, place))
     }
 
     fn nowhere(address: u64) -> Subject {
-        Subject::Caller(Caller { address, place: None })
+        Subject::Caller(Caller::new(address, None))
     }
 
     fn live(bytes: u64, blocks: u64) -> Figures {

@@ -70,6 +70,19 @@ pub enum Error {
     /// A suppression file is no text.
     #[error("It is a binary file, and no list of suppressions.")]
     NoSuppressions,
+    /// A line is no folded stack.
+    #[error(
+        "'{line}' is no folded stack: give frames between semicolons, a blank and bytes, or bytes/blocks."
+    )]
+    NotFolded {
+        /// What it says.
+        line: String,
+    },
+    /// An index was given where there are several processes.
+    #[error(
+        "An index counts the calls of one process: choose one with --process, or give peak, end, or a time such as 12.5s."
+    )]
+    IndexOfSeveral,
     /// There is nothing to choose from.
     #[error("There is no process on this tape.")]
     NoProcesses,

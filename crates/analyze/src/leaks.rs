@@ -1,4 +1,4 @@
-//! What is never freed: by caller, with its births and how it came to be so much.
+//! What is never freed: by caller, or by call stack where the tape has them, with its births and how it came to be so much.
 //!
 //! What a process left comes from the tape's reader, how it grew from the survey of its calls, places of callers
 //! from its modules; which callers are suppressed is told by a function that is handed in. One live set is held
@@ -7,19 +7,22 @@
 //! Each block counts in the process that made it: what a child inherits is its parent's.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
-use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Summary, Tape};
+use heaptape_tape::{
+    LiveBlock, Mark, ProcessNumber, ProcessSummary, SiteNumber, Sites, Summary, Tape,
+};
 
 use crate::account::{EIGHTHS, evens};
 use crate::callers::Callers;
 use crate::choice::LastPart;
 use crate::growth::{Growth, axis_of};
-use crate::live::Caller;
+use crate::live::{Caller, CallerKey, Trace};
 use crate::lives::Load;
-use crate::modules::{Modules, Place};
+use crate::modules::Modules;
 use crate::sites::Origin;
+use crate::stack::Stack;
 use crate::survey::{self, Moments};
 use crate::timeline::Axis;
 use crate::{Error, live, moment, overview};
@@ -169,7 +172,7 @@ impl Kept {
             self.course = other.course.clone();
         }
         // Which of them names the caller must not depend on the order of a hash map.
-        if other.caller.address < self.caller.address {
+        if other.caller.order() < self.caller.order() {
             self.caller = other.caller.clone();
         }
     }
@@ -268,13 +271,23 @@ impl Leaks {
     }
 }
 
-/// Callers of several processes: the same place of the same file is one.
-type Joined = HashMap<(Option<String>, u64), Kept>;
+/// Callers of several processes: the same place of the same file, or the same stack of such places, is one.
+type Joined = HashMap<CallerKey, Kept>;
 
-fn key(place: Option<&Place>, address: u64) -> (Option<String>, u64) {
-    match place {
-        Some(place) => (Some(place.module.path.clone()), place.offset),
-        None => (None, address),
+/// What tells where the calls of a process were.
+struct Whereabouts<'a> {
+    process: ProcessNumber,
+    modules: &'a Modules,
+    stacks: Sites,
+}
+
+impl Whereabouts<'_> {
+    /// The caller in the event `index`, with its stack where that is known.
+    fn caller(&self, address: u64, site: Option<SiteNumber>, index: u64) -> Caller {
+        let stack = site.and_then(|site| Stack::of(&self.stacks, site, self.modules, index));
+        let trace = |stack| Box::new(Trace { process: self.process, stack, frames: Vec::new() });
+        let place = self.modules.find(address, index);
+        Caller { address, place, trace: stack.map(trace) }
     }
 }
 
@@ -291,7 +304,9 @@ fn leaver(
     let ignored_from = moment::before_last(tape, process, part)?;
     let mut sums = Sums::default();
     let blocks = live::after(tape, process.number, process.events)?;
-    let mut own = kept(&blocks, process.number, modules, ignored_from, &mut sums);
+    let stacks = tape.sites(process.number)?;
+    let whereabouts = Whereabouts { process: process.number, modules, stacks };
+    let mut own = kept(&blocks, &whereabouts, ignored_from, &mut sums);
     drop(blocks);
     own.retain(|_, kept| {
         let suppressed = (plan.suppressed)(&kept.caller, kept.left);
@@ -303,7 +318,7 @@ fn leaver(
         // How what is gone came to be asks for no pass over the events.
         (plan.progress)(process.events);
     } else {
-        find_moments(tape, process, modules, &mut own, plan.progress)?;
+        find_moments(tape, process, &whereabouts, &mut own, plan.progress)?;
     }
     for (key, kept) in own {
         match joined.entry(key) {
@@ -319,24 +334,23 @@ fn leaver(
 /// Adds up by caller what a process made that is alive and was not born in the ignored part.
 fn kept(
     blocks: &[LiveBlock],
-    process: ProcessNumber,
-    modules: &Modules,
+    whereabouts: &Whereabouts<'_>,
     ignored_from: u64,
     sums: &mut Sums,
 ) -> Joined {
+    let modules = whereabouts.modules;
     let changes = modules.changes();
     // First by address and what was loaded then, which needs no path to be looked at for every block.
-    let mut addresses: HashMap<(u64, usize), Kept> = HashMap::new();
+    let mut addresses: HashMap<(u64, Option<SiteNumber>, usize), Kept> = HashMap::new();
     for block in blocks {
-        if block.process != process {
+        if block.process != whereabouts.process {
             sums.inherited.add(block.size);
         } else if block.birth >= ignored_from {
             sums.recent.add(block.size);
         } else {
             let passed = changes.partition_point(|&change| change <= block.birth);
-            let kept = addresses.entry((block.caller, passed)).or_insert_with(|| {
-                let place = modules.find(block.caller, block.birth);
-                Kept::begin(Caller { address: block.caller, place }, block)
+            let kept = addresses.entry((block.caller, block.site, passed)).or_insert_with(|| {
+                Kept::begin(whereabouts.caller(block.caller, block.site, block.birth), block)
             });
             kept.add(block);
         }
@@ -346,7 +360,7 @@ fn kept(
         if kept.caller.place.as_ref().is_some_and(|p| modules.is_unloaded(&p.module)) {
             kept.unloaded = kept.left;
         }
-        match joined.entry(key(kept.caller.place.as_ref(), kept.caller.address)) {
+        match joined.entry(kept.caller.key()) {
             Entry::Vacant(new) => {
                 new.insert(kept);
             }
@@ -360,7 +374,7 @@ fn kept(
 fn find_moments(
     tape: &Tape,
     process: &ProcessSummary,
-    modules: &Modules,
+    whereabouts: &Whereabouts<'_>,
     own: &mut Joined,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
@@ -374,10 +388,18 @@ fn find_moments(
         kept.course = Course { left: kept.left, axis, ..Course::begin(process.number) };
     }
     let time = process.started..process.started.saturating_add(1);
-    let plan = survey::Plan { moments, time, steps: 1, inherited: false, peak: None };
+    let plan =
+        survey::Plan { moments, time, steps: 1, inherited: false, peak: None, threads: false };
+    let modules = whereabouts.modules;
+    let addresses: HashSet<u64> = own.values().map(|kept| kept.caller.address).collect();
     for site in survey::of(tape, process, modules, &plan, progress)?.sites {
-        let Origin::Caller { address, place } = &site.origin else { continue };
-        let Some(kept) = own.get_mut(&key(place.as_ref(), *address)) else { continue };
+        let Origin::Caller { address, .. } = &site.origin else { continue };
+        // Most left nothing, and are not worth their whole stacks.
+        if site.deeds.left.blocks == 0 && !addresses.contains(address) {
+            continue;
+        }
+        let caller = whereabouts.caller(*address, site.stack, site.met);
+        let Some(kept) = own.get_mut(&caller.key()) else { continue };
         let [before @ .., end] = &mut kept.course.at;
         before.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| load.join(*at));
         // At the end of its time a process is gone with its heap, and the two clocks do not agree to the last

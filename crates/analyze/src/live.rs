@@ -11,7 +11,10 @@ use heaptape_tape::{LiveBlock, ProcessNumber, Tape};
 
 use crate::Error;
 use crate::bins::Bin;
+use crate::callers::Callers;
 use crate::modules::{Module, Place};
+use crate::profile::Frame;
+use crate::stack::{self, Stack};
 
 /// The blocks that are alive after the first `made` events of a process; with 0 those that it
 /// inherited by fork.
@@ -74,6 +77,51 @@ pub struct Caller {
     pub address: u64,
     /// Where that is.
     pub place: Option<Place>,
+    /// The call stack, where the same caller on another one is another.
+    pub trace: Option<Box<Trace>>,
+}
+
+/// The call stack of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The process of the first block that was made there.
+    pub process: ProcessNumber,
+    /// Its frames.
+    pub stack: Stack,
+    /// The same with their names, where somebody has looked them up: nothing here does.
+    pub frames: Vec<Frame>,
+}
+
+/// What a caller is known by in every process of a job: the file's path and the offset, or the address alone, of it and
+/// of the frames of its stack.
+pub(crate) type CallerKey = Vec<(Option<String>, u64)>;
+
+impl Caller {
+    /// A caller on whichever stack.
+    pub fn new(address: u64, place: Option<Place>) -> Caller {
+        Caller { address, place, trace: None }
+    }
+
+    /// The order of those that are the same in several processes.
+    pub(crate) fn order(&self) -> (Option<ProcessNumber>, u64) {
+        (self.trace.as_ref().map(|trace| trace.process), self.address)
+    }
+
+    pub(crate) fn key(&self) -> CallerKey {
+        let of_place = |place: Option<&Place>, address| match place {
+            Some(place) => (Some(place.module.path.clone()), place.offset),
+            None => (None, address),
+        };
+        let frames = self.trace.iter().flat_map(|trace| &trace.stack.frames);
+        let outer = frames.map(|frame| match frame {
+            stack::Frame::Native { address, place } => of_place(place.as_ref(), *address),
+            stack::Frame::Interpreted { code, line } => {
+                let code = code.as_ref().map(|code| format!("{}\0{}", code.file, code.function));
+                (code, u64::from(*line))
+            }
+        });
+        std::iter::once(of_place(self.place.as_ref(), self.address)).chain(outer).collect()
+    }
 }
 
 /// The blocks of one caller or of one bin.
@@ -96,26 +144,47 @@ pub fn by_caller<E>(
     for block in blocks {
         let place = place(block)?;
         let key = (place.as_ref().map(|p| Arc::as_ptr(&p.module)), block.caller);
-        let part = mapped.entry(key).or_insert_with(|| Part {
-            key: Caller { address: block.caller, place },
-            sum: Sum::default(),
-        });
+        let part = mapped
+            .entry(key)
+            .or_insert_with(|| Part { key: Caller::new(block.caller, place), sum: Sum::default() });
         part.sum.add(block);
     }
-    let mut parts = join_mappings(mapped.into_values());
-    parts.sort_by_key(|p| (Reverse((p.sum.requested, p.sum.blocks)), p.key.address));
-    Ok(parts)
+    Ok(sorted(join_mappings(mapped.into_values())))
+}
+
+/// Adds the blocks up by call stack; those of which none is known, by caller.
+pub fn by_site(
+    blocks: &[LiveBlock],
+    callers: &mut Callers<'_>,
+) -> Result<Vec<Part<Caller>>, Error> {
+    let mut mapped = HashMap::new();
+    for block in blocks {
+        let passed = callers.changes_before(block.process, block.birth)?;
+        let part = match mapped.entry((block.process, block.caller, block.site, passed)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let key = callers.site_of_block(block)?;
+                new.insert(Part { key, sum: Sum::default() })
+            }
+        };
+        part.sum.add(block);
+    }
+    Ok(sorted(join_mappings(mapped.into_values())))
+}
+
+fn sorted(mut parts: Vec<Part<Caller>>) -> Vec<Part<Caller>> {
+    parts.sort_by_cached_key(|p| {
+        let stack = if p.key.trace.is_some() { p.key.key() } else { Vec::new() };
+        (Reverse((p.sum.requested, p.sum.blocks)), p.key.address, stack)
+    });
+    parts
 }
 
 /// Joins the parts that are the same place of the same file.
 fn join_mappings(mapped: impl Iterator<Item = Part<Caller>>) -> Vec<Part<Caller>> {
-    let mut joined: HashMap<(Option<String>, u64), Part<Caller>> = HashMap::new();
+    let mut joined: HashMap<CallerKey, Part<Caller>> = HashMap::new();
     for part in mapped {
-        let key = match &part.key.place {
-            Some(place) => (Some(place.module.path.clone()), place.offset),
-            None => (None, part.key.address),
-        };
-        match joined.entry(key) {
+        match joined.entry(part.key.key()) {
             Entry::Vacant(new) => {
                 new.insert(part);
             }
@@ -123,7 +192,7 @@ fn join_mappings(mapped: impl Iterator<Item = Part<Caller>>) -> Vec<Part<Caller>
                 let known = known.get_mut();
                 known.sum.join(&part.sum);
                 // Which of them names the caller must not depend on the order of a hash map.
-                if part.key.address < known.key.address {
+                if part.key.order() < known.key.order() {
                     known.key = part.key;
                 }
             }

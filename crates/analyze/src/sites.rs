@@ -1,12 +1,12 @@
 //! Sites: what each caller made, what became of it, and how much of it lived at chosen moments.
 //!
-//! A site is a return address in a module; the same place of a file is one site in every process of a job.
-//! The calls come from the survey of a process, the places from its modules.
+//! A site is a return address in a module, or, on a tape with call stacks, one of these; the same place of a file is one
+//! site in every process of a job. The calls come from the survey of a process, the places from its modules.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use heaptape_tape::{CallerNumber, Maker};
+use heaptape_tape::{CallerNumber, Maker, Resolved, SiteNumber, Sites, interpreted_of};
 
 use crate::lives::Load;
 use crate::modules::{Modules, Place};
@@ -62,7 +62,8 @@ impl Deeds {
         all
     }
 
-    fn join(&mut self, other: &Deeds) {
+    /// Takes in those of another site.
+    pub fn join(&mut self, other: &Deeds) {
         self.made.join(other.made);
         self.at_peak.join(other.at_peak);
         self.left.join(other.left);
@@ -79,6 +80,12 @@ impl Deeds {
 pub struct Site {
     /// Who.
     pub origin: Origin,
+    /// The call stack in its process, where that is known.
+    pub stack: Option<SiteNumber>,
+    /// The index of the first event that was made there.
+    pub met: u64,
+    /// The thread, where threads are kept apart; else 0.
+    pub thread: u32,
     /// What.
     pub deeds: Deeds,
 }
@@ -86,7 +93,11 @@ pub struct Site {
 /// The sites of a process, growing as its calls are told.
 pub(crate) struct SiteTable<'a> {
     modules: &'a Modules,
+    /// The stacks, where they can come to mean something else.
+    stacks: Sites,
     sites: Vec<Site>,
+    /// Where threads are kept apart: what stands for each caller in each thread in the place of the caller's number.
+    apart: Option<HashMap<(CallerNumber, u32), CallerNumber>>,
     /// Where the sites of each caller's number are: since which change of the modules, and which site.
     known: Vec<(u32, u32)>,
     /// Earlier sites of callers whose module changed.
@@ -102,11 +113,19 @@ const INHERITED: u32 = 0;
 const UNKNOWN: (u32, u32) = (u32::MAX, 0);
 
 impl<'a> SiteTable<'a> {
-    pub(crate) fn new(modules: &'a Modules, inherited: Load) -> SiteTable<'a> {
+    /// With `threads` each thread has its own sites. The stacks need not be told where no module is ever unloaded.
+    pub(crate) fn new(
+        modules: &'a Modules,
+        stacks: Sites,
+        inherited: Load,
+        threads: bool,
+    ) -> SiteTable<'a> {
         let deeds = Deeds { left: inherited, ..Deeds::default() };
         SiteTable {
             modules,
-            sites: vec![Site { origin: Origin::Inherited, deeds }],
+            stacks,
+            sites: vec![Site { origin: Origin::Inherited, stack: None, met: 0, thread: 0, deeds }],
+            apart: threads.then(HashMap::new),
             known: Vec::new(),
             earlier: HashMap::new(),
             changes: modules.changes(),
@@ -115,22 +134,33 @@ impl<'a> SiteTable<'a> {
         }
     }
 
-    /// The site of a caller in the event `index`; events come in order.
+    /// What stands for who made a block.
     #[inline]
-    pub(crate) fn here(&mut self, caller: CallerNumber, address: u64, index: u64) -> &mut Deeds {
+    fn row(&mut self, maker: Maker) -> CallerNumber {
+        let Some(apart) = &mut self.apart else { return maker.caller };
+        let next = CallerNumber(apart.len() as u32);
+        *apart.entry((maker.caller, maker.thread)).or_insert(next)
+    }
+
+    /// The site of who made an event; events come in order.
+    #[inline]
+    pub(crate) fn here(&mut self, maker: Maker, event: &Resolved) -> &mut Deeds {
+        let (row, index) = (self.row(maker), event.index);
         while self.changes.get(self.passed as usize).is_some_and(|&change| change <= index) {
             self.passed += 1;
         }
-        let site = match self.known.get(caller.0 as usize) {
+        let site = match self.known.get(row.0 as usize) {
             Some(&(since, site)) if since == self.passed => site,
-            _ => self.meet(caller, address, index),
+            _ => self.meet(row, maker.thread, event),
         };
         &mut self.sites[site as usize].deeds
     }
 
     /// The caller is met for the first time, or for the first time since modules changed.
     #[cold]
-    fn meet(&mut self, caller: CallerNumber, address: u64, index: u64) -> u32 {
+    fn meet(&mut self, caller: CallerNumber, thread: u32, event: &Resolved) -> u32 {
+        let (address, index, stack) = (event.event.caller, event.index, event.site);
+        let thread = if self.apart.is_some() { thread } else { 0 };
         let number = caller.0 as usize;
         if number >= self.known.len() {
             self.known.resize(number + 1, UNKNOWN);
@@ -138,10 +168,10 @@ impl<'a> SiteTable<'a> {
         let place = self.modules.find(address, index);
         let before = self.known[number];
         let origin = Origin::Caller { address, place };
-        let is_same = before != UNKNOWN && self.sites[before.1 as usize].origin == origin;
+        let is_same = before != UNKNOWN && self.is_same(before.1, &origin, index);
         let site = if is_same { before.1 } else { self.sites.len() as u32 };
         if !is_same {
-            self.sites.push(Site { origin, deeds: Deeds::default() });
+            self.sites.push(Site { origin, stack, met: index, thread, deeds: Deeds::default() });
             if before != UNKNOWN {
                 self.earlier.entry(caller).or_default().push(before);
             }
@@ -150,11 +180,24 @@ impl<'a> SiteTable<'a> {
         site
     }
 
+    /// Whether a site that was met before has this origin, and all of its stack still lies in the same modules.
+    fn is_same(&self, site: u32, origin: &Origin, index: u64) -> bool {
+        let site = &self.sites[site as usize];
+        let module = |address, index| self.modules.find(address, index).map(|place| place.module);
+        let outer = site.stack.into_iter().flat_map(|stack| self.stacks.frames_of(stack));
+        let mut addresses = outer.filter(|&frame| interpreted_of(frame).is_none());
+        site.origin == *origin
+            && addresses.all(|address| module(address, site.met) == module(address, index))
+    }
+
     /// The site of a block that was born in event `birth`.
     #[inline]
     pub(crate) fn of_block(&mut self, maker: Option<Maker>, birth: Option<u64>) -> &mut Deeds {
         let site = match maker.zip(birth) {
-            Some((maker, birth)) => self.find(maker.caller, birth),
+            Some((maker, birth)) => {
+                let row = self.row(maker);
+                self.find(row, birth)
+            }
             None => INHERITED,
         };
         &mut self.sites[site as usize].deeds

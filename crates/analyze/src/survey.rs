@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use heaptape_tape::{
-    Columns, Effect, Item, Lent, Mark, OldBlock, ProcessSummary, Release, Resolved, Tape,
+    Columns, Effect, Item, Lent, Maker, Mark, OldBlock, ProcessSummary, Release, Resolved, Sites,
+    Tape,
 };
 
 use crate::Error;
@@ -33,6 +34,8 @@ pub struct Plan {
     /// Whether blocks that were inherited by fork count: with the process alone they do, in the sum of a job
     /// the parent's count already.
     pub inherited: bool,
+    /// Whether each thread has its own sites.
+    pub threads: bool,
 }
 
 /// Moments on one of the two axes.
@@ -151,7 +154,10 @@ pub fn of(
 ) -> Result<Survey, Error> {
     const TOLD: u64 = 1 << 14;
     let inherited = inherited(tape, process, plan)?;
-    let mut pass = Pass::new(process, modules, plan, inherited);
+    // Without changes an address means the same from the first to the last.
+    let can_change = process.sites.sites > 0 && !modules.changes().is_empty();
+    let stacks = if can_change { tape.sites(process.number)? } else { Sites::default() };
+    let mut pass = Pass::new(process, modules, stacks, plan, inherited);
     let columns = Columns { slack: true, caller: true, time: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     let mut told = 0;
@@ -249,6 +255,7 @@ impl<'a> Pass<'a> {
     fn new(
         process: &ProcessSummary,
         modules: &'a Modules,
+        stacks: Sites,
         plan: &'a Plan,
         inherited: Vec<u64>,
     ) -> Pass<'a> {
@@ -279,7 +286,7 @@ impl<'a> Pass<'a> {
         };
         Pass {
             survey,
-            sites: SiteTable::new(modules, load),
+            sites: SiteTable::new(modules, stacks, load, plan.threads),
             threads: Numbered::default(),
             ahead: Ahead::new(&plan.moments),
             peak: plan.peak.unwrap_or(u64::MAX),
@@ -343,7 +350,8 @@ impl<'a> Pass<'a> {
         deeds.made.add(size);
         deeds.left.add(size);
         if let Some(caller) = resolved.caller {
-            let site = self.sites.here(caller, event.caller, resolved.index);
+            let maker = Maker { caller, thread };
+            let site = self.sites.here(maker, resolved);
             site.made.add(size);
             site.left.add(size);
         }
@@ -397,7 +405,8 @@ impl<'a> Pass<'a> {
             let copied = event.size.min(old.size);
             reallocs.copied = reallocs.copied.saturating_add(copied);
             if let Some(caller) = resolved.caller {
-                let site = self.sites.here(caller, event.caller, resolved.index);
+                let maker = Maker { caller, thread: event.thread };
+                let site = self.sites.here(maker, resolved);
                 site.copied = site.copied.saturating_add(copied);
             }
         }

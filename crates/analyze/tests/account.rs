@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use heaptape_analyze::account::{Account, EIGHTHS};
 use heaptape_analyze::bins::Bin;
 use heaptape_analyze::callers::Callers;
+use heaptape_analyze::choice::Moment;
+use heaptape_analyze::gather::{Ask, Function, Namer};
 use heaptape_analyze::lives::Load;
+use heaptape_analyze::modules::Place;
+use heaptape_analyze::profile::Profile;
 use heaptape_analyze::sites::{Origin, by_module};
 use heaptape_analyze::timeline::Axis;
 use heaptape_tape::{
@@ -283,6 +287,8 @@ fn every_figure_of_one_process_is_what_a_model_says() {
             evens_agree(&account, model);
             lives_agree(&account, model);
             threads_agree(&account, model);
+            profile_agrees(&tape, &[n], &account);
+            thread_rows_agree(&tape, n, model);
             let highest = account.over_index.as_ref().unwrap().highest().unwrap();
             assert_eq!(highest.requested.most, model.peak.0);
             for size in model.live.values().map(|block| block.size) {
@@ -335,6 +341,62 @@ fn threads_agree(account: &Account, model: &Model) {
     }
 }
 
+/// Knows no function.
+struct Nameless;
+
+impl Namer for Nameless {
+    fn functions(&mut self, _: &Place) -> Vec<Function> {
+        Vec::new()
+    }
+
+    fn made(&mut self, _: &ProcessSummary, _: u64) -> Vec<Function> {
+        Vec::new()
+    }
+}
+
+fn profile(tape: &Tape, which: &[usize], ask: Ask) -> Profile {
+    let chosen: Vec<&ProcessSummary> =
+        which.iter().map(|&n| &tape.summary().processes[n]).collect();
+    let mut read = 0;
+    let mut progress = |more| read += more;
+    let mut callers = Callers::new(tape);
+    let profile = Profile::of_tape(tape, &chosen, &mut callers, &ask, &mut Nameless, &mut progress);
+    assert_eq!(read, Profile::reads(&chosen));
+    profile.unwrap()
+}
+
+/// Stacks, whichever way they are kept apart, come to what the account says.
+fn profile_agrees(tape: &Tape, which: &[usize], account: &Account) {
+    let sum = heaptape_analyze::sites::Deeds::of(&account.sites);
+    let ends: u64 = account.parts.iter().map(|part| part.process.ended.unwrap_or(0)).max().unwrap();
+    let at = Some(Moment::Millis(ends));
+    for (processes, threads) in [(false, false), (true, false), (false, true)] {
+        let profile = profile(tape, which, Ask { moment: at, processes, threads, raw: false });
+        let deeds = profile.deeds();
+        assert_eq!(deeds.made, sum.made);
+        assert_eq!(deeds.left, sum.left);
+        assert_eq!(deeds.at_peak, sum.at_peak);
+        assert_eq!(deeds.temporary, sum.temporary);
+        assert_eq!((deeds.short, deeds.copied), (sum.short, sum.copied));
+        assert_eq!(deeds.at, [sum.left]);
+        assert_eq!(profile.duration, account.duration());
+        if !processes && !threads {
+            let callers = account.sites.iter().filter(|site| site.origin != Origin::Inherited);
+            let made = profile.stacks.iter().filter(|stack| stack.deeds.made.blocks > 0);
+            assert_eq!(made.count(), callers.count());
+        }
+    }
+}
+
+fn thread_rows_agree(tape: &Tape, process: usize, model: &Model) {
+    let profile = profile(tape, &[process], Ask { threads: true, ..Ask::default() });
+    let mut made: HashMap<u32, Load> = HashMap::new();
+    for stack in profile.stacks.iter().filter(|stack| stack.deeds.made.blocks > 0) {
+        made.entry(stack.thread).or_default().join(stack.deeds.made);
+    }
+    assert_eq!(made, model.thread_made);
+}
+
 #[test]
 fn the_sum_of_a_job_counts_each_block_once_and_its_peak_lies_within_its_bounds() {
     for seed in 0..30 {
@@ -343,6 +405,7 @@ fn the_sum_of_a_job_counts_each_block_once_and_its_peak_lies_within_its_bounds()
         let most = *sums.iter().max().unwrap();
         let account = account(&tape, &[0, 1, 2]);
         sums_agree(&account);
+        profile_agrees(&tape, &[0, 1, 2], &account);
         assert_eq!(account.end.requested, models.iter().map(Model::own).sum::<u64>());
         let peak = account.peak.requested;
         assert!(peak.lower <= most && most <= peak.upper, "{most} is not in {peak:?}");

@@ -5,6 +5,7 @@ mod counting;
 mod exporting;
 mod reading;
 mod recording;
+mod stacks;
 mod system;
 mod telling;
 
@@ -21,8 +22,9 @@ use crate::output::Stdout;
 
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
 pub(crate) use exporting::{Export, Format, Table};
-pub(crate) use reading::{By, Events, Info, Live, Sysroot};
+pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
 pub(crate) use recording::{DEPTH, Record};
+pub(crate) use stacks::{By as SitesBy, Metric, Selection, Sites, Sort, Tree};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
 pub(crate) use telling::{Diff, DiffBy, Leaks, PlotOptions, Report};
 
@@ -125,7 +127,10 @@ pub(crate) enum Command {
     Live(Live),
     Leaks(Leaks),
     Diff(Diff),
+    Tree(Tree),
+    Sites(Sites),
     Export(Export),
+    Symbolize(Symbolize),
     Doctor(Doctor),
     CapturePath(CapturePath),
     Completions(Completions),

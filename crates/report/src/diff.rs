@@ -9,7 +9,7 @@ use heaptape_analyze::lives::Load;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::{live, text};
+use crate::{live, stacks, text};
 
 /// What the columns before the name take, mostly, and the one of what was made.
 const FIGURES: usize = 44;
@@ -45,6 +45,8 @@ pub struct Found<'a> {
     pub made: bool,
     /// How many rows are wanted; all for 0.
     pub top: usize,
+    /// Whether call stacks are shown whole.
+    pub whole: bool,
 }
 
 impl Found<'_> {
@@ -96,6 +98,7 @@ fn names(by: By) -> (&'static str, &'static str) {
         By::Caller => ("caller", "callers"),
         By::Bin => ("size class", "size classes"),
         By::Module => ("module", "modules"),
+        By::Site => ("site", "sites"),
     }
 }
 
@@ -150,7 +153,8 @@ fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()>
     ];
     let columns: Vec<_> = columns.into_iter().chain(made).chain([(head, Align::Left)]).collect();
     let mut table = Table::new(style, &columns);
-    let mut add = |name: String, before: &Figures, after: &Figures| {
+    let outer = vec![String::new(); columns.len() - 1];
+    let mut add = |name: String, before: &Figures, after: &Figures, below: Vec<String>| {
         let cells = [
             signed(before.live.bytes, after.live.bytes, |n| Size(n).to_string()),
             signed(before.live.blocks, after.live.blocks, |n| Count(n).to_string()),
@@ -160,20 +164,27 @@ fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()>
         let size = |n| Size(n).to_string();
         let made = found.made.then(|| signed(before.made.bytes, after.made.bytes, size));
         table.row(cells.into_iter().chain(made).chain([name]));
+        for line in below {
+            table.row(outer.iter().cloned().chain([format!("  {line}")]));
+        }
     };
     let (rows, others) = found.shown();
     let room = live::room(style, if found.made { FIGURES + MADE } else { FIGURES });
     for row in rows {
-        add(subject(&row.subject, found.by, room), &row.before, &row.after);
+        let below = match &row.subject {
+            Subject::Caller(caller) => stacks::below(caller, found.whole, room.saturating_sub(2)),
+            Subject::Bin(_) => Vec::new(),
+        };
+        add(subject(&row.subject, found.by, room), &row.before, &row.after, below);
     }
     for (sum, what) in [(&others, "more (--top 0)"), (&found.diff.unchanged, "without a change")] {
         if sum.rows > 0 {
             let name = format!("… {} {what}", text::counted(sum.rows, one, many));
-            add(name, &sum.before, &sum.after);
+            add(name, &sum.before, &sum.after, Vec::new());
         }
     }
     let total = &found.diff.total;
-    add("total".to_owned(), &total.before, &total.after);
+    add("total".to_owned(), &total.before, &total.after, Vec::new());
     table.write(out)
 }
 
@@ -185,7 +196,7 @@ fn subject(subject: &Subject, by: By, room: usize) -> String {
             Some(place) => place.module.path.clone(),
             None => "-".to_owned(),
         },
-        Subject::Caller(caller) => text::short_caller(caller.place.as_ref(), caller.address, room),
+        Subject::Caller(caller) => stacks::caller(caller, room),
     }
 }
 

@@ -2,7 +2,7 @@
 //! what is not known is `null`, and no field is ever left out.
 //!
 //! One module a schema: [`mod@tape`], [`account`], [`events`], [`histogram`], [`live`], [`leaks`], [`mod@diff`],
-//! [`limit`], [`doctor`].
+//! [`limit`], [`doctor`], [`stacks`].
 
 pub mod account;
 pub mod diff;
@@ -16,6 +16,7 @@ pub mod limit;
 pub mod live;
 mod parts;
 mod patches;
+pub mod stacks;
 pub mod tape;
 
 use std::io::{self, Write};

@@ -13,8 +13,10 @@ use heaptape_analyze::timeline::Axis;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::{document, live, spark, text};
+use crate::{document, live, spark, stacks, text};
 
+/// What stands before the calls behind the first.
+const STACK: &str = "      from ";
 /// The longest path of a library, in characters.
 const LONGEST_PATH: usize = 200;
 
@@ -35,6 +37,8 @@ pub struct Found<'a> {
     pub others: Option<Load>,
     /// How many callers are wanted; all for 0.
     pub top: usize,
+    /// Whether call stacks are shown whole.
+    pub whole: bool,
 }
 
 impl Found<'_> {
@@ -51,6 +55,14 @@ impl Found<'_> {
         Load { bytes: left.bytes - others.bytes, blocks: left.blocks - others.blocks }
     }
 
+    /// So many callers, or call stacks.
+    fn counted(&self, callers: u64) -> String {
+        let has_stacks = self.leaks.callers.iter().any(|kept| kept.caller.trace.is_some());
+        let (one, many) =
+            if has_stacks { ("call stack", "call stacks") } else { ("caller", "callers") };
+        text::counted(callers, one, many)
+    }
+
     /// What was wanted and found, as the subject of a sentence.
     pub fn sentence(&self) -> String {
         let (load, callers) = (self.wanted(), self.leaks.callers.len() as u64);
@@ -61,11 +73,7 @@ impl Found<'_> {
             };
         }
         let what = if self.others.is_some() { "Growing and never freed" } else { "Never freed" };
-        format!(
-            "{what}: {}, made by {}.",
-            amount(load),
-            text::counted(callers, "caller", "callers")
-        )
+        format!("{what}: {}, made by {}.", amount(load), self.counted(callers))
     }
 }
 
@@ -268,8 +276,10 @@ fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> 
     let share = text::share(kept.left.bytes, found.wanted().bytes);
     let head = format!("{} ({share}), ", amount(kept.left));
     let (caller, room) = (&kept.caller, live::room(style, head.len()));
-    let name = text::short_caller(caller.place.as_ref(), caller.address, room);
-    writeln!(out, "{head}{}", text::plain(&name))?;
+    writeln!(out, "{head}{}", text::plain(&stacks::caller(caller, room)))?;
+    for line in stacks::below(caller, found.whole, live::room(style, STACK.len())) {
+        writeln!(out, "{STACK}{}", text::plain(&line))?;
+    }
     let line = course(kept, &found.leaks.processes);
     let mut lines = vec![line, format!("{}; {}", births(kept, several), of_all_made(kept))];
     if kept.unloaded.blocks > 0 {

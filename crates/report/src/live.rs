@@ -9,7 +9,7 @@ use heaptape_analyze::modules::Place;
 
 use crate::size::{Count, Millis, Size};
 use crate::table::{Align, Style, Table};
-use crate::text;
+use crate::{stacks, text};
 
 /// What the columns before the caller take, in a table of blocks and in one of sums.
 const BLOCK_WIDTH: usize = 80;
@@ -87,14 +87,26 @@ pub(crate) fn room(style: Style, taken: usize) -> usize {
 /// Writes a table of callers.
 pub fn callers(out: &mut impl Write, parts: &[Part<Caller>], style: Style) -> io::Result<()> {
     let room = room(style, SUM_WIDTH);
-    let name = |key: &Caller| text::short_caller(key.place.as_ref(), key.address, room);
-    let rows = parts.iter().map(|p| (name(&p.key), &p.sum));
+    let rows = parts.iter().map(|p| (stacks::caller(&p.key, room), &p.sum, Vec::new()));
     sums(out, ("caller", Align::Left), rows, style)
+}
+
+/// Writes a table of call stacks, each below its row; with `whole` all of its calls.
+pub fn sites(
+    out: &mut impl Write,
+    parts: &[Part<Caller>],
+    whole: bool,
+    style: Style,
+) -> io::Result<()> {
+    let room = room(style, SUM_WIDTH);
+    let below = |caller: &Caller| stacks::below(caller, whole, room.saturating_sub(2));
+    let rows = parts.iter().map(|p| (stacks::caller(&p.key, room), &p.sum, below(&p.key)));
+    sums(out, ("site", Align::Left), rows, style)
 }
 
 /// Writes a table of bins.
 pub fn bins(out: &mut impl Write, parts: &[Part<Bin>], style: Style) -> io::Result<()> {
-    let rows = parts.iter().map(|p| (Size(p.key.unit()).to_string(), &p.sum));
+    let rows = parts.iter().map(|p| (Size(p.key.unit()).to_string(), &p.sum, Vec::new()));
     sums(out, ("up to", Align::Right), rows, style)
 }
 
@@ -111,7 +123,7 @@ pub fn rest(out: &mut impl Write, shown: usize, all: usize, what: &str) -> io::R
 fn sums<'a>(
     out: &mut impl Write,
     key: (&str, Align),
-    rows: impl Iterator<Item = (String, &'a Sum)>,
+    rows: impl Iterator<Item = (String, &'a Sum, Vec<String>)>,
     style: Style,
 ) -> io::Result<()> {
     let columns = [
@@ -122,7 +134,7 @@ fn sums<'a>(
         key,
     ];
     let mut table = Table::new(style, &columns);
-    for (name, sum) in rows {
+    for (name, sum, below) in rows {
         table.row([
             Size(sum.requested).to_string(),
             Size(sum.usable).to_string(),
@@ -130,6 +142,9 @@ fn sums<'a>(
             Size(sum.largest).to_string(),
             name,
         ]);
+        for line in below {
+            table.row(["", "", "", "", &format!("  {line}")]);
+        }
     }
     table.write(out)
 }

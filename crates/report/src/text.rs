@@ -4,6 +4,7 @@ use std::path::Path;
 
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::overview::Member;
+use heaptape_analyze::profile;
 use heaptape_analyze::sites::Origin;
 use heaptape_analyze::stack::Frame;
 use heaptape_analyze::{Code, Ended, Note, ProcessSummary, SiteEnd, Summary};
@@ -137,6 +138,41 @@ pub fn exit(member: &Member) -> String {
         (None, None) if process.ended.is_some() => "unknown".to_owned(),
         (None, None) => "not ended".to_owned(),
     }
+}
+
+/// A call on a stack: `function (file:line)` where the line is known, else `function (module+0xoffset)`, or
+/// `module+0xoffset` where no function is.
+pub fn named_frame(frame: &profile::Frame) -> String {
+    let label = frame.label();
+    let module = || format!("{}+{:#x}", frame.module_name(), frame.offset);
+    let place = match frame.source() {
+        Some(source) => source,
+        None if frame.function.is_empty() || frame.module.is_empty() => return label.into_owned(),
+        None => module(),
+    };
+    let inlined = if frame.kind == profile::FrameKind::Inlined { ", inlined" } else { "" };
+    format!("{label} ({place}{inlined})")
+}
+
+/// A function: with the file that it is written in, or the module where no file is known.
+pub fn function(frame: &profile::Frame) -> String {
+    let label = frame.label();
+    let file = frame.file.as_deref().map_or(frame.module_name(), file_name);
+    if frame.function.is_empty() || file.is_empty() {
+        return label.into_owned();
+    }
+    format!("{label} ({file})")
+}
+
+/// A text in which the part before the last parenthesis is cut in its middle, so that it is at most `width` wide: what
+/// stands in the parenthesis tells where it is.
+pub fn short_frame(text: &str, width: usize) -> String {
+    if text.len() <= width || text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let (name, place) = text.rfind(" (").map_or((text, ""), |at| text.split_at(at));
+    let room = width.saturating_sub(place.chars().count()).max(FUNCTION_WIDTH);
+    format!("{}{place}", without_middle(&plain(name), room))
 }
 
 /// A process by name, for the line that says which one a report is about.
@@ -290,6 +326,36 @@ mod tests {
         assert_eq!(short.chars().count(), 50);
         assert_eq!(short_caller(Some(&place), 5, 0).chars().count(), 16 + 17);
         assert_eq!((caller(None, 0x10), caller(None, 0)), ("0x10".into(), "-".into()));
+    }
+
+    #[test]
+    fn named_frames() {
+        let known = profile::Frame {
+            module: "/lib/libx.so".into(),
+            offset: 0x1a,
+            ..profile::Frame::named("f<(a)>")
+        };
+        assert_eq!(named_frame(&known), "f<(a)> (libx.so+0x1a)");
+        assert_eq!(function(&known), "f<(a)> (libx.so)");
+        let unknown = profile::Frame { function: "".into(), ..known.clone() };
+        assert_eq!(
+            (named_frame(&unknown), function(&unknown)),
+            ("libx.so+0x1a".into(), "libx.so+0x1a".into())
+        );
+        let file = Some("/src/x.c".into());
+        let source =
+            profile::Frame { file, line: Some(7), kind: profile::FrameKind::Inlined, ..known };
+        assert_eq!(named_frame(&source), "f<(a)> (x.c:7, inlined)");
+        assert_eq!(function(&source), "f<(a)> (x.c)");
+        assert_eq!(
+            named_frame(&profile::Frame::named("(inherited by fork)")),
+            "(inherited by fork)"
+        );
+        assert_eq!(
+            short_frame("a long name of a function (x.c:7)", 25),
+            "a long na…function (x.c:7)"
+        );
+        assert_eq!(short_frame("f (x.c:7)", 25), "f (x.c:7)");
     }
 
     #[test]

@@ -5,16 +5,18 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use object::elf::{
-    ELFCLASS64, ELFDATA2LSB, ELFMAG, NT_GNU_BUILD_ID, PT_LOAD, PT_NOTE, SHF_EXECINSTR,
-    SHN_LORESERVE, SHN_UNDEF, SHN_XINDEX, SHT_DYNSYM, SHT_NOTE, SHT_SYMTAB, STB_LOCAL, STT_FUNC,
-    STT_GNU_IFUNC, STT_NOTYPE,
+    ELFCLASS64, ELFDATA2LSB, ELFMAG, NT_GNU_BUILD_ID, PT_LOAD, PT_NOTE, SHF_COMPRESSED,
+    SHF_EXECINSTR, SHN_LORESERVE, SHN_UNDEF, SHN_XINDEX, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE,
+    SHT_SYMTAB, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
 };
 
 use crate::Error;
+use crate::section;
+use crate::source::Source;
 use crate::strings::Strings;
 use crate::table::{Symbol, Table};
 
@@ -29,6 +31,11 @@ const PAGE: u64 = 4096;
 const MOST_SECTIONS: u64 = 1 << 20;
 const MOST_SYMBOLS: u64 = 1 << 25;
 const MOST_NOTES: u64 = 1 << 16;
+/// Bytes of the names of sections.
+const MOST_NAMES: u64 = 1 << 24;
+
+/// What is read at a time for a checksum.
+const PIECE: u64 = 1 << 20;
 
 /// Symbols that are read at a time.
 const BATCH: u64 = 1 << 14;
@@ -36,8 +43,10 @@ const BATCH: u64 = 1 << 14;
 /// An open file with its headers.
 pub(crate) struct Elf {
     path: PathBuf,
-    file: File,
+    source: Source,
     sections: Vec<Section>,
+    /// The names of sections, each ended by a zero byte.
+    names: Vec<u8>,
     /// Notes by their segments, for a file without sections.
     notes: Vec<Extent>,
 }
@@ -59,7 +68,10 @@ struct Extent {
 }
 
 struct Section {
+    /// Where its name stands among the names of sections.
+    name: u32,
     kind: u32,
+    packed: bool,
     executable: bool,
     address: u64,
     place: Extent,
@@ -74,18 +86,90 @@ impl Elf {
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::NoFile { path: path.to_owned() });
         }
-        let file = File::open(path).map_err(failed)?;
-        let mut elf = Elf { path: path.to_owned(), file, sections: Vec::new(), notes: Vec::new() };
+        let source = File::open(path).and_then(Source::file).map_err(failed)?;
+        Elf::read_headers(path, source)
+    }
+
+    /// Reads the headers of a file that was unpacked from the one at `path`.
+    pub(crate) fn in_memory(path: &Path, bytes: Vec<u8>) -> Result<Elf, Error> {
+        Elf::read_headers(path, Source::Memory(Arc::from(bytes)))
+    }
+
+    fn read_headers(path: &Path, source: Source) -> Result<Elf, Error> {
+        let path = path.to_owned();
+        let mut elf =
+            Elf { path, source, sections: Vec::new(), names: Vec::new(), notes: Vec::new() };
         let head = elf.read(0, FILE_HEADER)?;
         let right = head.starts_with(&ELFMAG) && head.get(4..6) == Some(&[ELFCLASS64, ELFDATA2LSB]);
         if !right {
-            return Err(Error::NoElf { path: path.to_owned() });
+            return Err(Error::NoElf { path: elf.path });
         }
         elf.sections = elf.read_sections(&head)?;
+        elf.names = elf.names_of_sections(&head);
         if elf.sections.is_empty() {
             elf.notes = elf.read_notes(&head)?;
         }
         Ok(elf)
+    }
+
+    /// Where the file lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The contents of a section by its name, unpacked; `None` where it is not there, damaged, or larger than `most`.
+    pub(crate) fn section(&self, name: &str, most: u64) -> Option<Vec<u8>> {
+        let (section, is_old) = match self.named(name) {
+            Some(section) => (section, false),
+            None => (self.named(&format!(".z{}", name.strip_prefix('.')?))?, true),
+        };
+        let place = section.place;
+        if section.kind == SHT_NOBITS || place.size > most {
+            return None;
+        }
+        let bytes = self.read(place.offset, place.size as usize).ok()?;
+        match (section.packed, is_old) {
+            (true, _) => section::unpacked(&bytes, most),
+            (_, true) => section::unpacked_gnu(&bytes, most),
+            _ => Some(bytes),
+        }
+    }
+
+    /// Whether there is a section of this name with contents.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let found = self.named(name);
+        found.is_some_and(|s| s.kind != SHT_NOBITS && s.place.size > 0)
+    }
+
+    /// How many bytes the file has.
+    pub(crate) fn length(&self) -> u64 {
+        self.source.length()
+    }
+
+    /// All bytes of the file in pieces, for a checksum.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Result<Vec<u8>, Error>> + '_ {
+        let length = self.source.length();
+        let starts = (0..length).step_by(PIECE as usize);
+        starts.map(move |start| self.read(start, PIECE.min(length - start) as usize))
+    }
+
+    fn named(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| {
+            let names = self.names.get(section.name as usize..);
+            let rest = names.and_then(|names| names.strip_prefix(name.as_bytes()));
+            rest.is_some_and(|rest| rest.first() == Some(&0))
+        })
+    }
+
+    /// The names of sections; none where these are damaged.
+    fn names_of_sections(&self, head: &[u8]) -> Vec<u8> {
+        let number = match half(head, 62) {
+            Some(SHN_XINDEX) => self.sections.first().map(|s| s.link as usize),
+            number => number.map(usize::from),
+        };
+        let place = number.and_then(|n| self.sections.get(n)).map(|s| s.place);
+        let place = place.filter(|place| place.size <= MOST_NAMES);
+        place.and_then(|p| self.read(p.offset, p.size as usize).ok()).unwrap_or_default()
     }
 
     /// The GNU build id; empty for none.
@@ -127,7 +211,7 @@ impl Elf {
             // exported.
             symbols.retain(|s| s.end.is_some());
         }
-        let strings = Strings::new(self.file.try_clone(), names.place.offset, names.place.size);
+        let strings = Strings::new(self.source.again(), names.place.offset, names.place.size);
         Ok(Some(Table::new(symbols, strings.map_err(|e| self.failed(e))?)))
     }
 
@@ -203,9 +287,7 @@ impl Elf {
 
     /// The caller has held `length` against a limit.
     fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, offset).map_err(|e| self.failed(e))?;
-        Ok(bytes)
+        self.source.read(offset, length).map_err(|e| self.failed(e))
     }
 
     fn failed(&self, source: io::Error) -> Error {
@@ -217,7 +299,9 @@ impl Section {
     fn of(header: &[u8]) -> Option<Section> {
         let (flags, kind) = (long(header, 8)?, word(header, 4)?);
         Some(Section {
+            name: word(header, 0)?,
             kind,
+            packed: flags & u64::from(SHF_COMPRESSED) != 0,
             executable: flags & u64::from(SHF_EXECINSTR) != 0,
             address: long(header, 16)?,
             place: Extent { offset: long(header, 24)?, size: long(header, 32)? },

@@ -11,15 +11,30 @@
 //! behind the last symbol that symbol's name.
 #![forbid(unsafe_code)]
 
+mod debug;
+mod debuginfod;
+mod dlang;
 mod elf;
 mod error;
+mod files;
+mod fortran;
+mod frame;
+mod mini;
 mod name;
 mod names;
+mod perf_map;
+mod piece;
+mod scope;
 mod search;
+mod section;
+mod source;
+mod split;
 mod strings;
 mod table;
 
 pub use error::Error;
+pub use frame::Frame;
 pub use name::Name;
 pub use names::Names;
+pub use perf_map::PerfMap;
 pub use search::{ModuleId, Search};

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use cpp_demangle::DemangleOptions;
 
+use crate::{dlang, fortran};
+
 /// Longer symbols are not demangled.
 const LONGEST_SYMBOL: usize = 64 << 10;
 
@@ -27,15 +29,19 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name that a symbol stands for. What is no UTF-8 is replaced.
-    pub(crate) fn of(symbol: &[u8]) -> Option<Name> {
+    /// The name that a symbol stands for; `is_fortran` where the file has code of a Fortran compiler. What is
+    /// no UTF-8 is replaced.
+    pub(crate) fn of(symbol: &[u8], is_fortran: bool) -> Option<Name> {
         let symbol = String::from_utf8_lossy(without_version(symbol));
         // `$x` and `$d` mark code and data for a debugger.
         if symbol.is_empty() || symbol.starts_with('$') {
             return None;
         }
         let symbol: Arc<str> = symbol.into();
-        let function = demangled(&symbol).map_or_else(|| Arc::clone(&symbol), Arc::from);
+        let others =
+            || dlang::demangled(&symbol).or_else(|| fortran::demangled(&symbol, is_fortran));
+        let function = demangled(&symbol).or_else(others);
+        let function = function.map_or_else(|| Arc::clone(&symbol), Arc::from);
         Some(Name { function, symbol })
     }
 }
@@ -54,6 +60,11 @@ pub(crate) fn rank(local: bool, symbol: &[u8]) -> impl Ord + '_ {
     let symbol = without_version(symbol);
     let underscores = symbol.iter().take_while(|&&b| b == b'_').count();
     (local, underscores, symbol.len(), symbol)
+}
+
+/// Whether a name says itself where it belongs.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    CPP.iter().chain(&["_R", "_D"]).any(|start| name.starts_with(start)) || name.contains("_MOD_")
 }
 
 fn demangled(symbol: &str) -> Option<String> {
@@ -98,7 +109,7 @@ mod tests {
     use super::*;
 
     fn function(symbol: &[u8]) -> String {
-        Name::of(symbol).unwrap().function.to_string()
+        Name::of(symbol, false).unwrap().function.to_string()
     }
 
     #[test]
@@ -116,7 +127,7 @@ mod tests {
             ("_ZN4tool5parse17h0123456789abcdefE", "tool::parse"),
             ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
             ("_ZN2ns4coldEv.cold", "ns::cold() [clone .cold]"),
-            ("__mod_MOD_grow", "__mod_MOD_grow"),
+            ("__mod_MOD_grow", "mod::grow"),
             ("_Znonsense", "_Znonsense"),
             ("_Z", "_Z"),
         ] {
@@ -127,7 +138,7 @@ mod tests {
     #[test]
     fn what_is_no_name() {
         for symbol in [&b""[..], b"$x", b"$d.1"] {
-            assert_eq!(Name::of(symbol), None);
+            assert_eq!(Name::of(symbol, false), None);
         }
     }
 

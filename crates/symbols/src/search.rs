@@ -29,6 +29,7 @@ pub struct ModuleId {
 pub struct Search {
     roots: Vec<PathBuf>,
     unchanged_since: Option<SystemTime>,
+    asks: bool,
 }
 
 /// A file that may be the module's.
@@ -44,7 +45,7 @@ impl Search {
     pub fn new(roots: Vec<PathBuf>) -> Result<Search, Error> {
         match roots.iter().find(|root| !root.is_dir()) {
             Some(path) => Err(Error::NoDirectory { path: path.clone() }),
-            None => Ok(Search { roots, unchanged_since: None }),
+            None => Ok(Search { roots, ..Search::default() }),
         }
     }
 
@@ -53,6 +54,53 @@ impl Search {
     pub fn since(mut self, time: SystemTime) -> Search {
         self.unchanged_since = Some(time);
         self
+    }
+
+    /// Asks the servers of debug files that the user has named for `debuginfod-find`, if `asks`: by the program
+    /// of that name, and for what is found nowhere else.
+    pub fn asking_servers(self, asks: bool) -> Search {
+        Search { asks, ..self }
+    }
+
+    /// Whether servers are asked.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The directories that were named.
+    pub(crate) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Where a debug file may lie that the file at `path` names as its own: beside it, or at its place below
+    /// the directories of debug files.
+    pub(crate) fn linked(&self, path: &Path, name: &str) -> Vec<PathBuf> {
+        let (Some(folder), Some(name)) = (path.parent(), Path::new(name).file_name()) else {
+            return Vec::new();
+        };
+        let below = folder.strip_prefix("/").unwrap_or(folder);
+        let root = [PathBuf::from("/")];
+        let far = self.roots.iter().chain(&root).map(|root| root.join(DEBUG).join(below));
+        // The folder of a file below a root has the root in its name.
+        let near = self
+            .roots
+            .iter()
+            .filter_map(|root| Some(root.join(DEBUG).join(folder.strip_prefix(root).ok()?)));
+        let folders = [folder.to_owned(), folder.join(".debug")].into_iter().chain(near).chain(far);
+        // It would be the file itself.
+        folders.map(|folder| folder.join(name)).filter(|found| found != path).collect()
+    }
+
+    /// Where the file may lie that the debug file at `path` shares its strings with.
+    pub(crate) fn alternates(&self, path: &Path, name: &str, build_id: &[u8]) -> Vec<PathBuf> {
+        let beside = path.parent().map(|folder| folder.join(name));
+        let below = Path::new(name).strip_prefix("/").ok();
+        let placed = self.roots.iter().filter_map(|root| Some(root.join(below?)));
+        let by_id = debug_file(build_id).into_iter().flat_map(|file| {
+            let roots = self.roots.iter().map(PathBuf::as_path).chain([Path::new("/")]);
+            roots.map(move |root| root.join(DEBUG).join(&file)).collect::<Vec<_>>()
+        });
+        beside.into_iter().chain(placed).chain(by_id).collect()
     }
 
     /// The files to look at, in order.
@@ -116,7 +164,7 @@ mod tests {
 
     #[test]
     fn with_a_build_id_everywhere() {
-        let search = Search { roots: vec!["/r".into()], unchanged_since: None };
+        let search = Search { roots: vec!["/r".into()], ..Search::default() };
         let found: Vec<_> = paths(&search, "/a/b", &[0xab, 1]).into_iter().map(|p| p.0).collect();
         let debug = "/r/.build-id/ab/01.debug /r/usr/lib/debug/.build-id/ab/01.debug /usr/lib/debug/.build-id/ab/01.debug";
         assert_eq!(found.join(" "), format!("/a/b /r/a/b /r/b {debug}"));
@@ -124,7 +172,7 @@ mod tests {
 
     #[test]
     fn without_one_only_where_it_was() {
-        let named = Search { roots: vec!["/r".into()], unchanged_since: None };
+        let named = Search { roots: vec!["/r".into()], ..Search::default() };
         assert_eq!(paths(&named, "/a/b", &[]), [("/r/a/b".to_owned(), true)]);
         assert_eq!(paths(&named, "/a/../../b", &[]), []);
         let file = tempfile::NamedTempFile::new().unwrap();

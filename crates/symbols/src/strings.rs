@@ -3,9 +3,9 @@
 //! Held in memory, so that no file need stay open; where it is very large, as that of a browser, each name
 //! is read from the file when it is asked for.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use crate::source::Source;
 
 /// Tables up to this length are held.
 const HELD: u64 = 64 << 20;
@@ -19,19 +19,25 @@ const FIRST: usize = 256;
 /// A table of strings, each ended by a zero byte.
 pub(crate) enum Strings {
     Held(Vec<u8>),
-    Open { file: File, offset: u64, size: u64 },
+    Open { source: Source, offset: u64, size: u64 },
 }
 
 impl Strings {
     /// Those in `size` bytes at `offset` of a file.
-    pub(crate) fn new(file: io::Result<File>, offset: u64, size: u64) -> io::Result<Strings> {
-        let file = file?;
+    pub(crate) fn new(source: io::Result<Source>, offset: u64, size: u64) -> io::Result<Strings> {
+        let source = source?;
         if size > HELD {
-            return Ok(Strings::Open { file, offset, size });
+            return Ok(Strings::Open { source, offset, size });
         }
-        let mut bytes = vec![0; size as usize];
-        file.read_exact_at(&mut bytes, offset)?;
-        Ok(Strings::Held(bytes))
+        Ok(Strings::Held(source.read(offset, size as usize)?))
+    }
+
+    /// Whether these bytes are among them; told only of a table that is held.
+    pub(crate) fn hold(&self, bytes: &[u8]) -> bool {
+        match self {
+            Strings::Held(all) => memchr::memmem::find(all, bytes).is_some(),
+            Strings::Open { .. } => false,
+        }
     }
 
     /// The string at an index of the table; `None` when it has no end.
@@ -42,13 +48,12 @@ impl Strings {
                 let text = text.get(..LONGEST).unwrap_or(text);
                 Some(text.get(..end(text)?)?.to_vec())
             }
-            Strings::Open { file, offset, size } => {
+            Strings::Open { source, offset, size } => {
                 let left = size.checked_sub(u64::from(at))?;
                 let start = offset.checked_add(u64::from(at))?;
                 let mut length = FIRST;
                 loop {
-                    let mut text = vec![0; (length as u64).min(left) as usize];
-                    file.read_exact_at(&mut text, start).ok()?;
+                    let mut text = source.read(start, (length as u64).min(left) as usize).ok()?;
                     if let Some(end) = end(&text) {
                         text.truncate(end);
                         return Some(text);
@@ -79,8 +84,9 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let size = text.len() as u64 - 5;
-        let held = Strings::new(file.try_clone(), 5, size).unwrap();
-        let open = Strings::Open { file, offset: 5, size };
+        let source = Source::file(file);
+        let held = Strings::new(source.as_ref().unwrap().again(), 5, size).unwrap();
+        let open = Strings::Open { source: source.unwrap(), offset: 5, size };
         for strings in [held, open] {
             let get = |at| strings.get(at).map(|t| String::from_utf8(t).unwrap());
             assert_eq!(get(0).as_deref(), Some("one"));

@@ -42,6 +42,7 @@ pub(crate) struct Table {
     /// The names of a function are neighbours here.
     names: Vec<Named>,
     strings: Strings,
+    is_fortran: bool,
 }
 
 /// One function of a table, the same for all its addresses: where its names stand.
@@ -70,13 +71,19 @@ impl Table {
         spans.sort_unstable_by_key(|s| s.start);
         names.shrink_to_fit();
         spans.shrink_to_fit();
-        Table { spans, names, strings }
+        let is_fortran = strings.hold(b"\0_gfortran_");
+        Table { spans, names, strings, is_fortran }
     }
 
     /// The function that an address lies in.
     pub(crate) fn find(&self, address: u64) -> Option<Function> {
         let span = before(&self.spans, address)?;
         (address < span.end).then_some(span.function)
+    }
+
+    /// Whether code of a Fortran compiler is in it: its names then end with an underscore.
+    pub(crate) fn is_fortran(&self) -> bool {
+        self.is_fortran
     }
 
     /// The symbol of a function as it stands in the file. Of aliases the one that a person would write.

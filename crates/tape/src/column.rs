@@ -50,6 +50,7 @@ pub(crate) enum Column {
     FrameAddress = 25,
     SiteEnd = 26,
     Code = 27,
+    Names = 32,
 }
 
 impl Column {

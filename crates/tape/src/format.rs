@@ -55,12 +55,14 @@ pub(crate) enum FrameKind {
     Sites = 10,
     /// New interpreted code of one process.
     Codes = 11,
+    /// Names of places in files.
+    Names = 12,
 }
 
 impl FrameKind {
     /// The kind with this code. A reader passes over frames of other kinds.
     pub(crate) fn from_code(code: u8) -> Option<FrameKind> {
-        const ALL: [FrameKind; 11] = [
+        const ALL: [FrameKind; 12] = [
             FrameKind::Job,
             FrameKind::Start,
             FrameKind::Block,
@@ -72,6 +74,7 @@ impl FrameKind {
             FrameKind::Index,
             FrameKind::Sites,
             FrameKind::Codes,
+            FrameKind::Names,
         ];
         ALL.get(usize::from(code).checked_sub(1)?).copied()
     }

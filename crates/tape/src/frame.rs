@@ -7,6 +7,7 @@ use crate::family::Inheritance;
 use crate::field::FieldWriter;
 use crate::format::{FrameHead, FrameKind, PLAIN, WITH_SITES, opening, trailer};
 use crate::keyframe::RawKeyframe;
+use crate::names::RawNames;
 use crate::notes::RawNotes;
 use crate::pool::Pooled;
 use crate::sites::RawSites;
@@ -34,6 +35,7 @@ pub(crate) enum Content {
     Index(Option<Ended>),
     Sites(Box<RawSites>),
     Codes(RawCodes),
+    Names(RawNames),
 }
 
 impl RawFrame {
@@ -51,6 +53,11 @@ impl RawFrame {
     /// The same last frame for a tape that had to end because of `why`.
     pub fn last(why: Ended) -> RawFrame {
         RawFrame { process: 0, content: Content::Index(Some(why)) }
+    }
+
+    /// The last frame of a tape that ended so.
+    pub(crate) fn end(why: Option<Ended>) -> RawFrame {
+        RawFrame { process: 0, content: Content::Index(why) }
     }
 
     /// Events and early releases in it; 0 unless it is a block of events.
@@ -76,6 +83,19 @@ impl Encoder {
     pub fn new() -> Result<Encoder, Error> {
         let packer = Packer::new().map_err(Error::Write)?;
         Ok(Encoder { packer, bytes: 0, index: Vec::new(), before: (0, 0) })
+    }
+
+    /// One that goes on with a file of which so many bytes are written, before its first frame.
+    pub(crate) fn going_on(bytes: u64) -> Result<Encoder, Error> {
+        Ok(Encoder { bytes, ..Encoder::new()? })
+    }
+
+    /// A frame of so many bytes was written that stood elsewhere.
+    pub(crate) fn pass(&mut self, head: &[u8], header: &[u8], bytes: u64) {
+        self.before = (self.bytes, self.index.len());
+        self.bytes += bytes;
+        self.index.extend_from_slice(head);
+        self.index.extend_from_slice(header);
     }
 
     /// The last frame could not be written: the file ends before it.
@@ -176,6 +196,10 @@ impl Encoder {
             Content::Codes(codes) => {
                 codes.pack(packer, header)?;
                 FrameKind::Codes
+            }
+            Content::Names(names) => {
+                names.pack(packer)?;
+                FrameKind::Names
             }
         })
     }

@@ -12,6 +12,7 @@ use crate::format::{
     index_offset,
 };
 use crate::keyframe::KeyframeHeader;
+use crate::names::LocatedNames;
 use crate::notes::NotesHeader;
 use crate::site::SiteCounts;
 use crate::sites::SitesHeader;
@@ -65,6 +66,7 @@ pub(crate) struct Contents {
     version: u16,
     job: Header,
     pub(crate) processes: Vec<ProcessContents>,
+    pub(crate) names: Vec<LocatedNames>,
     uncovered: Vec<Uncovered>,
     ended: Option<Ended>,
     whole: bool,
@@ -187,6 +189,7 @@ impl Contents {
                 let located = locate(offset, head, header, fields)?;
                 self.process(head.process)?.add_codes(located)?;
             }
+            Some(FrameKind::Names) => self.names.push(locate(offset, head, (), fields)?),
             Some(FrameKind::Rank) => {
                 let placement = read_placement(fields)?;
                 let summary = &mut self.process(head.process)?.summary;
@@ -243,7 +246,7 @@ impl Contents {
 }
 
 /// The head and header of the frame at `offset`, if there is a sound one.
-fn read_head(source: &Source, offset: u64) -> io::Result<Option<(FrameHead, Vec<u8>)>> {
+pub(crate) fn read_head(source: &Source, offset: u64) -> io::Result<Option<(FrameHead, Vec<u8>)>> {
     let room = source.len().saturating_sub(offset);
     if room < HEAD as u64 {
         return Ok(None);
@@ -282,6 +285,7 @@ pub(crate) fn streams_of(
         FrameKind::Keyframe => KeyframeHeader::read(fields).map(drop)?,
         FrameKind::Sites => SitesHeader::read(fields).map(drop)?,
         FrameKind::Codes => CodesHeader::read(fields).map(drop)?,
+        FrameKind::Names => {}
         FrameKind::Index => fields.number().and_then(|_| fields.text()).map(drop)?,
         // They have none.
         _ => return Ok(Some(Vec::new())),

@@ -1,10 +1,12 @@
 //! Opens a tape and tells what is on it.
 
+use crate::column::Unpacker;
 use crate::events::Events;
 use crate::index::{Contents, Located, ProcessContents};
 use crate::item::{Columns, Item};
 use crate::live_set::{LiveBlock, Moment, live_at};
 use crate::marks::Marks;
+use crate::names::LocatedNames;
 use crate::site_tree::Sites;
 use crate::source::{Payload, Source};
 use crate::summary::Summary;
@@ -115,6 +117,14 @@ impl Tape {
     /// Whether calls have sites.
     pub(crate) fn has_sites(&self) -> bool {
         self.contents.has_sites()
+    }
+
+    pub(crate) fn located_names(&self) -> &[LocatedNames] {
+        &self.contents.names
+    }
+
+    pub(crate) fn unpacker<'a, H>(&'a self, located: &'a Located<H>) -> Unpacker<'a, Payload<'a>> {
+        Unpacker { source: self.payload(located), streams: &located.streams }
     }
 
     pub(crate) fn source(&self) -> &Source {

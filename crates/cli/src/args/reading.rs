@@ -1,4 +1,4 @@
-//! Options of the commands that show what is on a tape: `info`, `events`, `live`.
+//! Options of the commands that show what is on a tape: `info`, `events`, `live`; and of `symbolize`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -96,15 +96,35 @@ pub(crate) struct Live {
     /// Which process: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
     #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
-    /// Add the blocks up by caller or by size class
+    /// Add the blocks up by caller, by call stack (site) or by size class
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<By>,
     /// Print only the largest N; 0 prints all [default: 20, with --by bin all]
     #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_hyphen_values = true)]
     pub(crate) top: Option<usize>,
+    /// Show call stacks whole
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Print JSON (heaptape.live/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) sysroot: Sysroot,
+}
+
+/// Put the names of functions, with files and lines, on a tape, so that it reads the same anywhere
+#[derive(Debug, Args)]
+#[command(after_help = examples([
+    ("heaptape symbolize ls.tape", "so that it may be read where the programs are not, or later"),
+    ("heaptape symbolize job.tape --sysroot image/ -o named.tape", "names from another machine's files"),
+]))]
+pub(crate) struct Symbolize {
+    /// The tape; a new one with names takes its place
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Write the new tape here, and leave the old one as it is
+    #[arg(long, short, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sysroot: Sysroot,
 }
@@ -115,6 +135,9 @@ pub(crate) struct Sysroot {
     /// Look for the recorded files, whose symbol tables name the functions, in DIR too: at their paths below it, by their names, and as debug files in DIR/.build-id. May be given several times
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) sysroot: Vec<PathBuf>,
+    /// Ask the servers in DEBUGINFOD_URLS for debug files that are not here, by the program debuginfod-find
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
 }
 
 /// What live blocks are added up by.
@@ -122,6 +145,8 @@ pub(crate) struct Sysroot {
 pub(crate) enum By {
     /// The calling place.
     Caller,
+    /// The whole call stack.
+    Site,
     /// The size class.
     Bin,
 }

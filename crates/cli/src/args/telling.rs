@@ -77,7 +77,7 @@ impl From<Over> for timeline::Axis {
     }
 }
 
-/// Say what is never freed, by caller, and whether it grows
+/// Say what is never freed, by caller or call stack, and whether it grows
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape leaks server.tape --growing", "who keeps more and more"),
@@ -93,7 +93,7 @@ pub(crate) struct Leaks {
     /// Do not count blocks born in the last part of each process's run, as work in progress: 10% of its events, a number of events, or a time such as 2s [default: 0 of a process that ended by itself, 10% of others]
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub(crate) ignore_last: Option<LastPart>,
-    /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the function, the module's path or the caller as it is printed
+    /// Do not count callers that this file suppresses, in the form of LeakSanitizer: lines of leak:PATTERN, which match the function, the module's path or the caller as it is printed, of a tape with call stacks those of any call on them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) suppress: Option<PathBuf>,
     /// Only callers that grow all the time: in the process that left most of theirs, over its time, or over its calls where it lived for less than 256 ms
@@ -108,6 +108,9 @@ pub(crate) struct Leaks {
     /// Exit with status 3 if anything is left that is counted, if a tape is incomplete, or if there is no event to be judged; with 1 if something went wrong
     #[arg(long)]
     pub(crate) check: bool,
+    /// Show call stacks whole, of a tape that has them
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Print JSON (heaptape.leaks/1); of several tapes one document after the other
     #[arg(long)]
     pub(crate) json: bool,
@@ -131,12 +134,15 @@ pub(crate) struct Diff {
     /// Which process of each: a process id, rank:R, or #N for the Nth to start (from 0) [default: the one with most events]
     #[arg(long, value_name = "PROCESS", value_parser = one_process, allow_hyphen_values = true)]
     pub(crate) process: Option<ProcessChoice>,
-    /// Add the blocks up by caller, by size class or by module
+    /// Add the blocks up by caller, by call stack (site), by size class or by module
     #[arg(long, value_name = "WHAT", default_value = "caller")]
     pub(crate) by: DiffBy,
     /// Print only the N rows that changed most; 0 prints all
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole::<usize>, allow_hyphen_values = true)]
     pub(crate) top: usize,
+    /// Show call stacks whole
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Print JSON (heaptape.diff/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -153,4 +159,6 @@ pub(crate) enum DiffBy {
     Bin,
     /// The file that the caller is in.
     Module,
+    /// The whole call stack.
+    Site,
 }

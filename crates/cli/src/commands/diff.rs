@@ -38,6 +38,7 @@ pub(crate) fn run(args: &Diff, terminal: &Terminal) -> Result<ExitCode> {
         DiffBy::Caller => By::Caller,
         DiffBy::Bin => By::Bin,
         DiffBy::Module => By::Module,
+        DiffBy::Site => By::Site,
     };
     let made = before.is_whole && after.is_whole;
     let one_process = other.is_none() && before.process.number == after.process.number;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Diff, terminal: &Terminal) -> Result<ExitCode> {
     };
     let names = [&before, &after].map(|chosen| chosen.file.display().to_string());
     let moments = [before.moment(&names[0])?, after.moment(&names[1])?];
-    let found = report::Found { moments, by, diff: &diff, made, top: args.top };
+    let found = report::Found { moments, by, diff: &diff, made, top: args.top, whole: args.stacks };
     let mut out = terminal.out();
     if args.json {
         json::diff::write(&mut out, found)?;
@@ -135,11 +136,14 @@ impl<'a> Chosen<'a> {
             let made = diff::made_by(by, self.tape, self.process, &mut callers, &mut told);
             side.extend(made.with_context(name)?);
         }
-        if by == By::Caller {
+        if by == By::Caller || by == By::Site {
             let mut names = Names::new(sysroot, self.tape)?;
             for (subject, _) in &mut side {
                 if let Subject::Caller(caller) = subject {
-                    names.complete(&mut caller.place);
+                    names.complete_caller(caller, self.tape.summary());
+                    let stacks = caller.trace.iter_mut();
+                    let places = stacks.flat_map(|trace| trace.stack.places());
+                    places.for_each(|place| names.complete(place));
                 }
             }
         }

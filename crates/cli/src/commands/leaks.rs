@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::leaks::{self, Plan};
 use heaptape_analyze::live::Caller;
-use heaptape_analyze::processes;
 use heaptape_analyze::suppressions::Suppressions;
+use heaptape_analyze::{Summary, processes};
 use heaptape_report::leaks::Found;
 use heaptape_report::{json, leaks as report, text};
 use heaptape_tape::Tape;
@@ -84,6 +84,7 @@ fn one(
         suppressions: suppressions.as_ref(),
         others,
         top: args.top,
+        whole: args.stacks,
     };
     let fault = if args.check { fault(found, incomplete) } else { None };
     match print(found, args, terminal) {
@@ -131,24 +132,32 @@ fn find(
         ignored: args.ignore_last,
         suppressed: &mut |caller, left| {
             let Some(suppressions) = suppressions else { return false };
-            let texts = texts(caller.clone(), &mut names);
-            suppressions.take(&texts.each_ref().map(String::as_str), left)
+            let texts = texts(caller.clone(), &mut names, tape.summary());
+            suppressions.take(&texts.iter().map(String::as_str).collect::<Vec<_>>(), left)
         },
         progress: &mut |events| progress.events(events),
     };
     let mut leaks = leaks::Leaks::of(tape, &chosen, &mut Callers::new(tape), &mut plan)?;
     let others = args.growing.then(|| leaks.retain_growing());
-    leaks.callers.iter_mut().for_each(|kept| names.complete(&mut kept.caller.place));
+    let shown = if args.top == 0 { usize::MAX } else { args.top };
+    let shown = leaks.callers.iter_mut().take(shown);
+    shown.for_each(|kept| names.complete_caller(&mut kept.caller, tape.summary()));
     Ok((leaks, others))
 }
 
-/// What suppressions are held against: the function, the module's path, and the caller as it is printed.
-fn texts(mut caller: Caller, names: &mut Names) -> [String; 3] {
-    names.complete(&mut caller.place);
+/// What suppressions are held against: the function, the module's path, and the caller as it is printed; the same of
+/// every call on its stack.
+fn texts(mut caller: Caller, names: &mut Names, summary: &Summary) -> Vec<String> {
+    names.complete_caller(&mut caller, summary);
     let place = caller.place.as_ref();
     let function = place.and_then(|p| p.function.as_deref()).unwrap_or_default();
     let path = place.map(|p| p.module.path.clone()).unwrap_or_default();
-    [function.to_owned(), path, text::caller(place, caller.address)]
+    let mut texts = vec![function.to_owned(), path, text::caller(place, caller.address)];
+    for frame in caller.trace.iter().flat_map(|trace| &trace.frames) {
+        texts.extend([frame.function.to_string(), frame.module.to_string()]);
+        texts.push(text::named_frame(frame));
+    }
+    texts
 }
 
 fn suppressions(path: &Path) -> Result<Suppressions> {

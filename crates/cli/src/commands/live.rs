@@ -80,6 +80,18 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
                 report::rest(&mut out, parts.len(), all, "callers")?;
             }
         }
+        Some(By::Site) => {
+            let mut parts = live::by_site(&blocks, &mut callers).with_context(name)?;
+            let all = parts.len();
+            parts.truncate(top(&parts, args.top.unwrap_or(TOP)).len());
+            parts.iter_mut().for_each(|p| names.complete_caller(&mut p.key, tape.summary()));
+            if args.json {
+                json::live::sites(&mut out, head, &parts)?;
+            } else {
+                report::sites(&mut out, &parts, args.stacks, style)?;
+                report::rest(&mut out, parts.len(), all, "sites")?;
+            }
+        }
         Some(By::Bin) => {
             // A histogram with its tail cut off would mislead, so all are shown unless told otherwise.
             let parts = live::by_bin(&blocks);

@@ -16,6 +16,10 @@ mod plot;
 mod record;
 mod report;
 mod running;
+mod sites;
+mod stacks;
+mod symbolize;
+mod tree;
 
 use std::process::ExitCode;
 
@@ -36,7 +40,10 @@ pub(crate) fn run(command: Command, terminal: &Terminal) -> Result<ExitCode> {
         Command::Live(args) => live::run(&args, terminal),
         Command::Leaks(args) => leaks::run(&args, terminal),
         Command::Diff(args) => diff::run(&args, terminal),
+        Command::Tree(args) => tree::run(&args, terminal),
+        Command::Sites(args) => sites::run(&args, terminal),
         Command::Export(args) => export::run(&args, terminal),
+        Command::Symbolize(args) => symbolize::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::CapturePath(_) => capture_path::run(terminal),
         Command::Completions(args) => completions::run(&args, terminal),

@@ -58,7 +58,7 @@ fn open(path: &Path) -> Result<Tape> {
 }
 
 /// Whether a recorder that goes on by itself, as with `record --join`, holds the file.
-fn is_being_written(path: &Path) -> bool {
+pub(super) fn is_being_written(path: &Path) -> bool {
     let Ok(file) = fs::File::open(path) else { return false };
     let shared = FlockOperation::NonBlockingLockShared;
     rustix::fs::flock(&file, shared) == Err(rustix::io::Errno::WOULDBLOCK)

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::document;
 use super::parts::{CallerName, LoadPart, ProcessName};
+use super::stacks::{FramePart, frames};
 use crate::diff::{Found, Moment};
 
 #[derive(Serialize)]
@@ -101,6 +102,8 @@ struct RowPart<'a> {
     unit: Option<u64>,
     #[serde(flatten)]
     sides: Sides,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<Vec<FramePart<'a>>>,
 }
 
 impl<'a> RowPart<'a> {
@@ -119,6 +122,7 @@ impl<'a> RowPart<'a> {
             },
             unit,
             sides,
+            frames: caller.and_then(frames),
         }
     }
 }
@@ -138,6 +142,7 @@ pub fn write(out: &mut impl Write, found: Found<'_>) -> io::Result<()> {
                 By::Caller => "caller",
                 By::Bin => "bin",
                 By::Module => "module",
+                By::Site => "site",
             },
             total: SumPart::of(&found.diff.total, found.made),
             unchanged: SumPart::of(&found.diff.unchanged, found.made),

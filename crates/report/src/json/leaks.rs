@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::document;
 use super::parts::{CallerName, LoadPart, ProcessName};
+use super::stacks::{FramePart, frames};
 use crate::leaks::Found;
 
 #[derive(Serialize)]
@@ -106,6 +107,8 @@ struct CallerPart<'a> {
     at_process: u32,
     at_left: LoadPart,
     at: Vec<LoadPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<Vec<FramePart<'a>>>,
 }
 
 impl<'a> CallerPart<'a> {
@@ -129,6 +132,7 @@ impl<'a> CallerPart<'a> {
             at_process: kept.course.process.0,
             at_left: kept.course.left.into(),
             at: kept.course.at.iter().map(|&load| load.into()).collect(),
+            frames: frames(&kept.caller),
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::document;
 use super::parts::{CallerName, ProcessName};
+use super::stacks::{FramePart, frames};
 
 /// What a live set's document begins with.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,8 @@ struct CallerPart<'a> {
     caller: CallerName<'a>,
     #[serde(flatten)]
     sum: SumPart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<Vec<FramePart<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -128,11 +131,21 @@ pub fn blocks(
 
 /// Writes the callers of live blocks.
 pub fn callers(out: &mut impl Write, head: Head<'_>, parts: &[Part<Caller>]) -> io::Result<()> {
-    let list = parts.iter().map(|part| {
-        let Caller { address, place } = &part.key;
-        CallerPart { caller: CallerName::of(place.as_ref(), *address), sum: SumPart::of(&part.sum) }
-    });
-    write(out, head, Some("caller"), list)
+    write(out, head, Some("caller"), parts.iter().map(caller))
+}
+
+/// Writes the call stacks of live blocks.
+pub fn sites(out: &mut impl Write, head: Head<'_>, parts: &[Part<Caller>]) -> io::Result<()> {
+    write(out, head, Some("site"), parts.iter().map(caller))
+}
+
+fn caller(part: &Part<Caller>) -> CallerPart<'_> {
+    let Caller { address, place, .. } = &part.key;
+    CallerPart {
+        caller: CallerName::of(place.as_ref(), *address),
+        sum: SumPart::of(&part.sum),
+        frames: frames(&part.key),
+    }
 }
 
 /// Writes the bins of live blocks.

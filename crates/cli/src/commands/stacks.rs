@@ -1,0 +1,84 @@
+//! What the commands that show call stacks begin with: the stacks of a tape, named and selected.
+
+use anyhow::{Context, Result};
+use heaptape_analyze::ProcessSummary;
+use heaptape_analyze::callers::Callers;
+use heaptape_analyze::gather::Ask;
+use heaptape_analyze::lives::Load;
+use heaptape_analyze::profile::{Frame, Measure, Profile, Wanted};
+use heaptape_report::stacks::Subject;
+use heaptape_tape::Tape;
+use regex::Regex;
+
+use crate::args::{Selection, Sysroot};
+use crate::names::Names;
+use crate::terminal::Terminal;
+
+/// The stacks of chosen processes, those that were selected.
+pub(super) struct Stacks<'a> {
+    name: &'a str,
+    tape: &'a Tape,
+    pub(super) chosen: Vec<&'a ProcessSummary>,
+    pub(super) profile: Profile,
+    ask: Ask,
+    measure: Measure,
+    pub(super) whole: Load,
+    is_selected: bool,
+}
+
+/// Reads the stacks of a tape.
+pub(super) fn read<'a>(
+    name: &'a str,
+    tape: &'a Tape,
+    selection: &Selection,
+    ask: Ask,
+    measure: Measure,
+    sysroot: &Sysroot,
+    terminal: &Terminal,
+) -> Result<Stacks<'a>> {
+    let ask = Ask { raw: selection.raw_frames, ..ask };
+    let context = || name.to_owned();
+    let chosen = heaptape_analyze::processes::all(tape.summary(), selection.process)
+        .with_context(context)?;
+    let mut names = Names::new(sysroot, tape)?;
+    let mut profile = {
+        let mut progress = terminal.progress(Profile::reads(&chosen), false);
+        let mut callers = Callers::new(tape);
+        Profile::of_tape(tape, &chosen, &mut callers, &ask, &mut names, &mut |more| {
+            progress.events(more);
+        })
+    }
+    .with_context(context)?;
+    let whole = measure.metric.of(&profile.deeds());
+    let (focus, ignore) = (selection.focus.as_ref(), selection.ignore.as_ref());
+    let (wanted, unwanted) = (matching(focus), matching(ignore));
+    profile.select(focus.map(|_| &wanted as &Wanted<'_>), ignore.map(|_| &unwanted as &Wanted<'_>));
+    let is_selected = focus.is_some() || ignore.is_some();
+    Ok(Stacks { name, tape, chosen, profile, ask, measure, whole, is_selected })
+}
+
+impl Stacks<'_> {
+    /// What a view is of.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject {
+            tape: self.name,
+            complete: self.tape.summary().complete,
+            processes: &self.chosen,
+            has_stacks: self.chosen.iter().any(|process| process.sites.sites > 0),
+            profile: &self.profile,
+            measure: self.measure,
+            moment: self.ask.moment,
+            whole: self.whole,
+            is_selected: self.is_selected,
+        }
+    }
+}
+
+/// Whether a call's function, module, or file and line match.
+fn matching(pattern: Option<&Regex>) -> impl Fn(&Frame) -> bool {
+    move |frame| {
+        let matches = |text: &str| pattern.is_some_and(|pattern| pattern.is_match(text));
+        let source = || frame.source().is_some_and(|source| matches(&source));
+        matches(&frame.label()) || matches(&frame.module) || source()
+    }
+}

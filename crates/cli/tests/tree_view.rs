@@ -1,0 +1,210 @@
+//! `tree` and `sites` give each function what the program knows it made, by itself and below, whichever way it is asked.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::program;
+use harness::running::run;
+use harness::tape::{info, number};
+use harness::{heaptape, one_sentence, record, scratch};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// tests/programs/service.c, recorded with its call stacks or without.
+fn service(options: &[&str], how: &str) -> (TempDir, PathBuf) {
+    let folder = scratch();
+    let tape = folder.path().join("x.tape");
+    let program = program("service");
+    let outcome = run(&mut record(&tape, options, &[program.as_os_str(), OsStr::new(how)]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    (folder, tape)
+}
+
+fn asked(command: &str, tape: &Path, options: &[&str]) -> Value {
+    let outcome = run(heaptape([command]).arg(tape).args(options).arg("--json"));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let json = outcome.json();
+    assert_eq!(json["schema"], format!("heaptape.{command}/1"));
+    json
+}
+
+fn text(command: &str, tape: &Path, options: &[&str]) -> String {
+    let outcome = run(heaptape([command]).arg(tape).args(options));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    String::from_utf8(outcome.stdout).expect("text")
+}
+
+/// The functions from the top of a tree down to a node.
+fn path(nodes: &[Value], node: &Value) -> Vec<String> {
+    let mut path = match node["parent"].as_u64() {
+        Some(parent) => path(nodes, &nodes[parent as usize]),
+        None => Vec::new(),
+    };
+    path.push(node["function"].as_str().unwrap_or("?").to_owned());
+    path
+}
+
+/// What is below a path that ends so, and what is made at its end, in MiB.
+fn sums(tree: &Value, end: &[&str]) -> (u64, u64) {
+    let nodes = tree["nodes"].as_array().expect("nodes");
+    let found = nodes.iter().filter(|node| path(nodes, node).ends_with(&end.map_strings()));
+    let mut sums = (0, 0);
+    for node in found {
+        sums.0 += number(node, "/bytes") / MIB;
+        sums.1 += number(node, "/own/bytes") / MIB;
+    }
+    sums
+}
+
+trait Strings {
+    fn map_strings(&self) -> Vec<String>;
+}
+
+impl Strings for [&str] {
+    fn map_strings(&self) -> Vec<String> {
+        self.iter().map(|&text| text.to_owned()).collect()
+    }
+}
+
+#[test]
+fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
+    let (_folder, tape) = service(&["--stacks"], "");
+    for at in ["peak", "end"] {
+        let tree = asked("tree", &tape, &["--at", at, "--min", "0"]);
+        assert!(tree["stacks"] == true && number(&tree, "/whole/bytes") == 400 * MIB, "{tree}");
+        assert_eq!(sums(&tree, &["main"]), (400, 0));
+        assert_eq!(sums(&tree, &["main", "malloc_wrapper"]), (100, 100));
+        assert_eq!(sums(&tree, &["main", "test1", "malloc_wrapper"]), (100, 100));
+        // It is called from two places.
+        assert_eq!(sums(&tree, &["main", "test2", "malloc_wrapper"]), (200, 200));
+        let own: u64 =
+            tree["nodes"].as_array().unwrap().iter().map(|n| number(n, "/own/bytes")).sum();
+        assert_eq!(own, 400 * MIB);
+    }
+    let shown = text("tree", &tape, &[]);
+    let line = |name: &str| {
+        let found = shown.lines().find(|line| line.contains(&format!("{name} (")));
+        found.unwrap_or_else(|| panic!("{shown}")).to_owned()
+    };
+    for (name, share) in [("main", "100 %"), ("test1", "25 %"), ("test2", "50 %")] {
+        assert!(line(name).contains(share), "{shown}");
+    }
+    let reversed = asked("tree", &tape, &["--reverse"]);
+    assert_eq!(sums(&reversed, &["malloc_wrapper"]).0, 400);
+    assert_eq!(sums(&reversed, &["malloc_wrapper", "test2", "main"]).0, 200);
+    // After the second of the four.
+    let then = asked("tree", &tape, &["--at", "1"]);
+    assert_eq!((sums(&then, &["main"]).0, sums(&then, &["test2"]).0), (200, 0));
+}
+
+#[test]
+fn a_recursion_counts_once_and_what_is_freed_at_once_is_known() {
+    let (_folder, tape) = service(&["--stacks"], "more");
+    let all = &["--metric", "total", "--min", "0"];
+    let tree = asked("tree", &tape, all);
+    assert_eq!(number(&tree, "/whole/bytes"), 403 * MIB);
+    assert_eq!(sums(&tree, &["main", "descend", "descend", "descend", "descend"]), (1, 1));
+    let temporary = asked("tree", &tape, &["--metric", "temporary"]);
+    assert_eq!(sums(&temporary, &["main", "forgets", "malloc_wrapper"]), (2, 2));
+    assert_eq!(number(&temporary, "/whole/bytes"), 2 * MIB);
+    let counted = asked("tree", &tape, &["--metric", "count", "--min", "0"]);
+    assert_eq!((number(&counted, "/whole/blocks"), &counted["metric"]), (7, &"count".into()));
+    let functions = asked("sites", &tape, &["--by", "function", "--top", "0"]);
+    let row = |name: &str| {
+        let rows = functions["rows"].as_array().expect("rows").iter();
+        let found: Vec<_> = rows.filter(|row| row["frames"][0]["function"] == name).collect();
+        assert_eq!(found.len(), 1, "{name}: {functions}");
+        let of = |field: &str| number(found[0], field) / MIB;
+        (of("/total/bytes"), of("/own/total/bytes"))
+    };
+    assert_eq!(row("main"), (403, 0));
+    assert_eq!(row("descend"), (1, 1));
+    assert_eq!(row("test2"), (200, 0));
+    assert_eq!(row("malloc_wrapper"), (402, 402));
+}
+
+#[test]
+fn every_table_adds_up_to_all_there_is() {
+    for options in [&["--stacks"][..], &[]] {
+        let (_folder, tape) = service(options, "more");
+        for by in ["site", "caller", "module", "file", "thread", "process", "rank"] {
+            let table = asked("sites", &tape, &["--by", by, "--top", "0", "--at", "3"]);
+            let sum = |field: &str| -> u64 {
+                let rows = table["rows"].as_array().expect("rows").iter();
+                rows.map(|row| number(row, field)).sum()
+            };
+            assert_eq!(sum("/total/bytes"), 403 * MIB, "{by}");
+            assert_eq!((sum("/total/blocks"), sum("/temporary/blocks")), (7, 2), "{by}");
+            assert_eq!(
+                sum("/end/bytes"),
+                number(&info(&tape), "/processes/0/end/requested"),
+                "{by}"
+            );
+            assert_eq!(sum("/at/bytes"), 400 * MIB, "{by}");
+        }
+    }
+}
+
+#[test]
+fn stacks_are_selected_by_what_is_on_them() {
+    let (_folder, tape) = service(&["--stacks"], "");
+    for (options, bytes) in [
+        (&["--focus", "^test"][..], 300),
+        (&["--ignore", "^test2$"], 200),
+        (&["--focus", "test", "--ignore", "test1"], 200),
+        (&["--focus", "^main$"], 400),
+        (&["--focus", "nowhere"], 0),
+    ] {
+        let tree = asked("tree", &tape, options);
+        assert_eq!(number(&tree, "/selected/bytes"), bytes * MIB, "{options:?}");
+        assert_eq!(number(&tree, "/whole/bytes"), 400 * MIB);
+    }
+    let wrong = run(heaptape(["tree", "--focus", "("]).arg(&tape));
+    assert!(
+        wrong.code() == 2 && wrong.stderr_text().contains("--focus"),
+        "{}",
+        wrong.stderr_text()
+    );
+}
+
+#[test]
+fn what_is_folded_is_said_and_counted() {
+    let (_folder, tape) = service(&["--stacks"], "more");
+    let shown = text("tree", &tape, &["--min", "40"]);
+    assert!(shown.contains("Folded: ") && !shown.contains("test1 ("), "{shown}");
+    for options in [&["--min", "40"][..], &["--top", "3"], &["--depth", "2"]] {
+        let tree = asked("tree", &tape, options);
+        let nodes = tree["nodes"].as_array().expect("nodes").iter();
+        let sum: u64 = nodes.map(|n| number(n, "/own/bytes") + number(n, "/folded/bytes")).sum();
+        assert_eq!(sum + number(&tree, "/folded/bytes"), number(&tree, "/whole/bytes"));
+    }
+}
+
+#[test]
+fn a_tape_without_stacks_has_callers_and_says_so() {
+    let (_folder, tape) = service(&[], "");
+    let tree = asked("tree", &tape, &[]);
+    assert!(tree["stacks"] == false, "{tree}");
+    assert_eq!(sums(&tree, &["malloc_wrapper"]), (400, 400));
+    for command in ["tree", "sites"] {
+        assert!(text(command, &tape, &[]).contains("record --stacks"));
+    }
+}
+
+#[test]
+fn what_means_nothing_is_refused_in_a_sentence() {
+    let (_folder, tape) = service(&[], "");
+    for options in [&["--sort", "at"][..], &["--at", "peak"]] {
+        let outcome = run(heaptape(["sites"]).arg(&tape).args(options));
+        assert_eq!(outcome.code(), 1);
+        assert!(one_sentence(&outcome).contains("--at"));
+    }
+    for min in ["-1", "101", "x", "nan"] {
+        let outcome = run(heaptape(["tree"]).arg(&tape).args(["--min", min]));
+        assert_eq!(outcome.code(), 2, "{min}");
+    }
+}

@@ -1,0 +1,191 @@
+//! What views of call stacks have in common: whose they are, and what they are measured by.
+
+use heaptape_analyze::ProcessSummary;
+use heaptape_analyze::choice::Moment;
+use heaptape_analyze::live::Caller;
+use heaptape_analyze::lives::Load;
+use heaptape_analyze::profile::{Frame, Measure, Metric, Profile, Stack};
+
+use crate::size::{Count, Millis, Size};
+use crate::text;
+
+/// What a view is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The tape's name.
+    pub tape: &'a str,
+    /// Whether the tape is complete.
+    pub complete: bool,
+    /// The processes.
+    pub processes: &'a [&'a ProcessSummary],
+    /// Whether the tape has whole stacks, and not callers only.
+    pub has_stacks: bool,
+    /// What was made, where.
+    pub profile: &'a Profile,
+    /// What the view is measured by.
+    pub measure: Measure,
+    /// The moment, where one was asked for.
+    pub moment: Option<Moment>,
+    /// What all stacks have of the measure, selected or not.
+    pub whole: Load,
+    /// Whether stacks were selected by their frames.
+    pub is_selected: bool,
+}
+
+impl Subject<'_> {
+    /// Who made it: the one process, or how many.
+    pub fn who(&self) -> String {
+        match self.processes {
+            [process] => text::process(process),
+            all => text::counted(all.len() as u64, "process", "processes"),
+        }
+    }
+
+    /// The measure in words.
+    pub fn measured(&self) -> String {
+        match self.measure.metric {
+            Metric::Peak => "live at the peak".to_owned(),
+            Metric::End => "live at the end".to_owned(),
+            Metric::Moment => match self.moment {
+                Some(Moment::Index(index)) => format!("live after event {index}"),
+                Some(Moment::Millis(time)) => format!("live at {}", Millis(time)),
+                _ => "live then".to_owned(),
+            },
+            Metric::Total => "made in all".to_owned(),
+            Metric::Temporary => {
+                "made and freed again before the thread's next allocation".to_owned()
+            }
+        }
+    }
+
+    /// The first sentences: what there is, and how much of it was selected.
+    pub(crate) fn head(&self, selected: Load) -> Vec<String> {
+        let mut sentences = vec![format!(
+            "{} of {}: {}.",
+            sentence_case(&self.measured()),
+            self.who(),
+            amount(self.whole)
+        )];
+        if self.is_selected {
+            let measure = self.measure;
+            let share = text::share(measure.weight(selected), measure.weight(self.whole));
+            sentences.push(format!("Selected: {}, {share}.", amount(selected)));
+        }
+        if !self.has_stacks {
+            sentences.push(
+                "The tape has callers and no stacks: heaptape record --stacks takes them down."
+                    .to_owned(),
+            );
+        }
+        sentences
+    }
+
+    /// The stacks that have something of the measure, with that.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = (&Stack, u64)> {
+        let measure = self.measure;
+        let weight = move |stack: &Stack| measure.weight(measure.metric.of(&stack.deeds));
+        let stacks = self.profile.stacks.iter().map(move |stack| (stack, weight(stack)));
+        stacks.filter(|(_, weight)| *weight > 0)
+    }
+
+    /// A part of the measure, in its unit.
+    pub(crate) fn figure(&self, load: Load) -> String {
+        if self.measure.blocks {
+            Count(load.blocks).to_string()
+        } else {
+            Size(load.bytes).to_string()
+        }
+    }
+}
+
+/// Frames beyond the first that are shown where stacks are but one thing that is told.
+const FEW: usize = 5;
+
+/// A caller for a column that is `width` wide; with its stack the innermost call that is known.
+pub(crate) fn caller(caller: &Caller, width: usize) -> String {
+    let innermost = caller.trace.as_ref().and_then(|trace| trace.frames.first());
+    match innermost {
+        Some(frame) => text::short_frame(&text::named_frame(frame), width),
+        None => text::short_caller(caller.place.as_ref(), caller.address, width),
+    }
+}
+
+/// The calls behind the first of a caller's stack, a line each: a few, or all.
+pub(crate) fn below(caller: &Caller, whole: bool, width: usize) -> Vec<String> {
+    let frames = caller.trace.iter().flat_map(|trace| &trace.frames);
+    outer(frames, if whole { usize::MAX } else { FEW }, width)
+}
+
+/// The frames behind the first, a line each; no more than `most`, and then how many more there are.
+pub(crate) fn outer<'a>(
+    frames: impl Iterator<Item = &'a Frame>,
+    most: usize,
+    width: usize,
+) -> Vec<String> {
+    let mut frames = frames.skip(1);
+    let line = |frame| text::short_frame(&text::named_frame(frame), width);
+    let mut lines: Vec<String> = frames.by_ref().take(most).map(line).collect();
+    let rest = frames.count() as u64;
+    if rest > 0 {
+        lines.push(format!("… {} (--stacks)", text::counted(rest, "more call", "more calls")));
+    }
+    lines
+}
+
+fn amount(load: Load) -> String {
+    format!("{} in {}", Size(load.bytes), text::counted(load.blocks, "block", "blocks"))
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Stacks whose figures are known, for the tests of all that is made of them.
+#[cfg(test)]
+pub(crate) mod sample {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// A small service: main makes 100 MiB, test1 as well, test2 twice as much.
+    pub(crate) const SERVICE: &str = "
+        main;malloc_wrapper 104857600
+        main;test1;malloc_wrapper 104857600
+        main;test2;malloc_wrapper 104857600
+        main;test2;malloc_wrapper 104857600
+    ";
+
+    /// What lives at the peak.
+    pub(crate) fn subject(profile: &Profile) -> Subject<'_> {
+        let measure = Measure { metric: Metric::Peak, blocks: false };
+        Subject {
+            tape: "service.tape",
+            complete: true,
+            processes: &[],
+            has_stacks: true,
+            profile,
+            measure,
+            moment: None,
+            whole: profile.deeds().at_peak,
+            is_selected: false,
+        }
+    }
+
+    /// Holds that stacks of the service, from the outermost frame, have the shares that they must.
+    pub(crate) fn shares(stacks: impl Iterator<Item = (Vec<String>, u64)>) {
+        let stacks: Vec<(Vec<String>, u64)> = stacks.collect();
+        let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+        let share = |name: &str| {
+            let has = |stack: &[String]| {
+                stack.iter().map(String::as_str).collect::<HashSet<_>>().contains(name)
+            };
+            let part: u64 = stacks.iter().filter(|(s, _)| has(s)).map(|(_, weight)| weight).sum();
+            part * 100 / all
+        };
+        assert_eq!(all, 400 << 20);
+        let shares = ["main", "test1", "test2", "malloc_wrapper"].map(share);
+        assert_eq!(shares, [100, 25, 50, 100]);
+        let own: u64 = stacks.iter().filter(|(s, _)| s.len() == 2).map(|(_, weight)| weight).sum();
+        assert_eq!(own * 100 / all, 25);
+    }
+}

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! word 0   bits 0..5 operation · 5 stamped · 6 wide · 7 begun · 8..64 address
-//! word 1   bits 0..48 caller · 48..64 slack (allocations)
+//! word 1   bits 0..48 caller, an address or a [`crate::site`] · 48..64 slack (allocations)
 //! word 2   bits 0..56 size · 56..64 log2 of the alignment + 1, 0 for none (allocations)
 //! word 3   the old address (reallocations)
 //! …        size, slack and alignment as whole words (wide)
@@ -105,8 +105,7 @@ pub const OP_REALLOC_BEGIN: u8 = 20;
 pub const OP_TIME: u8 = 21;
 /// The operation of a [`crate::note`].
 pub const OP_NOTE: u8 = 22;
-// 13 to 19 and 23 to 31 are free. A call stack gets one of them: a record of its own, written once per
-// stack, and one before an event whose stack is not that of the thread's last.
+// 13 to 19 and 23 to 31 are free.
 
 const OP_MASK: u64 = 0x1f;
 pub(crate) const STAMPED: u64 = 1 << 5;

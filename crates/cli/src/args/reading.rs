@@ -35,6 +35,7 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 #[command(after_help = examples([
     ("heaptape events ls.tape 1000..1020", "twenty calls"),
+    ("heaptape events ls.tape 1000 --stacks", "a call with its stack, of a tape of record --stacks"),
     ("heaptape events ls.tape --call realloc --size 1M..", "all reallocs to 1 MiB or more"),
 ]))]
 pub(crate) struct Events {

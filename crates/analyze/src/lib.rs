@@ -45,5 +45,5 @@ pub use error::Error;
 pub use heaptape_tape::{
     Call, CallCounts, CallerNumber, Code, Effect, Ended, Header, LiveBlock, Note, NoteKind,
     Placement, ProcessNumber, ProcessSummary, Release, Resolved, Sample, SiteCounts, SiteEnd,
-    Summary, Uncovered, Verdict,
+    SiteNumber, Summary, Uncovered, Verdict,
 };

@@ -96,7 +96,19 @@ pub fn is_exempt(module: usize) -> bool {
 /// Charges a block of so many bytes in this row, or what it is more than `before`; the row that it is in then,
 /// or `None` when it does not fit.
 pub fn charge(lane: Lane, row: Row, before: u64, bytes: u64, caller: usize) -> Option<Row> {
-    if charge_by(spending::spend, lane, row, row.due(before, bytes)) {
+    charge_by(spending::spend, lane, row, before, bytes, caller)
+}
+
+/// The same by this way to the budget.
+pub fn charge_by(
+    spend: impl Fn(Lane, u64) -> bool,
+    lane: Lane,
+    row: Row,
+    before: u64,
+    bytes: u64,
+    caller: usize,
+) -> Option<Row> {
+    if charge_row(spend, lane, row, row.due(before, bytes)) {
         return Some(row);
     }
     let may_be_served = row == Row::Usual && reserve::take(bytes, caller);
@@ -105,10 +117,10 @@ pub fn charge(lane: Lane, row: Row, before: u64, bytes: u64, caller: usize) -> O
 
 /// Charges bytes in this row which may be too many; false is no refusal.
 pub fn charge_ahead(lane: Lane, row: Row, bytes: u64) -> bool {
-    charge_by(spending::spend_ahead, lane, row, bytes)
+    charge_row(spending::spend_ahead, lane, row, bytes)
 }
 
-fn charge_by(spend: impl Fn(Lane, u64) -> bool, lane: Lane, row: Row, bytes: u64) -> bool {
+fn charge_row(spend: impl Fn(Lane, u64) -> bool, lane: Lane, row: Row, bytes: u64) -> bool {
     match row {
         Row::Usual => spend(lane, bytes),
         Row::Starting => charges::charge_block(lane, bytes, spend),

@@ -259,7 +259,7 @@ thread_local_word!(
 );
 thread_local_word!(
     "heaptape_loading",
-    /// 1 while the thread may be in `dlopen`: see [`crate::loading`].
+    /// Not 0 while the thread may be in `dlopen`: see [`crate::loading`].
     loading_word,
     set_loading_word
 );

@@ -14,7 +14,7 @@ pub fn is_held(kind: Kind) -> bool {
 
 /// Charges bytes that are about to be had; false when they do not fit.
 pub fn charge(lane: Lane, kind: Kind, bytes: u64) -> bool {
-    let fits = !is_held(kind) || spending::spend(lane, bytes);
+    let fits = !is_held(kind) || spending::spend_beside(lane, bytes);
     if fits {
         note(kind, bytes);
     }
@@ -25,10 +25,21 @@ pub fn charge(lane: Lane, kind: Kind, bytes: u64) -> bool {
 pub fn charge_call(lane: Lane, kind: Kind, bytes: u64, wanted: u64, caller: usize) -> bool {
     let fits = charge(lane, kind, bytes);
     if !fits {
-        refusing::refuse(lane, wanted, caller);
-        set_errno(ENOMEM);
+        refuse_call(lane, wanted, caller);
     }
     fits
+}
+
+/// A call that asked for so many bytes is not to go on; gives what a mapping that failed returns.
+pub fn refuse_call(lane: Lane, wanted: u64, caller: usize) -> usize {
+    refusing::refuse(lane, wanted, caller);
+    set_errno(ENOMEM);
+    usize::MAX
+}
+
+/// More than the whole limit can't fit.
+pub fn is_hopeless(lane: Lane, kind: Kind, bytes: u64) -> bool {
+    lane.purse.is_some() && is_held(kind) && bytes > ledger().budget().limit()
 }
 
 /// Gives back what was charged.
@@ -37,7 +48,7 @@ pub fn give_back(lane: Lane, kind: Kind, bytes: u64) {
         return;
     }
     if is_held(kind) {
-        spending::refund(lane, bytes);
+        spending::refund_beside(lane, bytes);
     }
     note(kind, bytes.wrapping_neg());
 }

@@ -1,13 +1,16 @@
 //! Calls that are not charged in the usual way: blocks of some callers stand in other rows, or blocks are
 //! charged by their [usable sizes](crate::usable).
 
+use core::cell::Cell;
+
 use crate::apart::{self, Row};
-use crate::counting::is_by_usable;
+use crate::counting::{LARGE, is_by_usable};
+use crate::doubtful::Doubtful;
 use crate::heads::usable_size;
 use crate::lane::{Lane, Old};
 use crate::next::{ENOMEM, UsableSize, next, set_errno};
 use crate::sizes::Known;
-use crate::{loading, refusing, usable};
+use crate::{loading, refusing, spending, usable};
 
 /// An allocation.
 #[inline(never)]
@@ -23,7 +26,7 @@ pub fn allocate(
         return lane.fail();
     }
     let row = Row::of_caller(caller);
-    if is_by_usable() {
+    if is_by_usable() || bytes >= LARGE {
         return usable::allocate(lane, row, bytes, caller, ask, make);
     }
     let Some(row) = apart::charge(lane, row, 0, bytes, caller) else {
@@ -34,7 +37,7 @@ pub fn allocate(
         apart::give_up(lane, row, bytes);
         return lane.fail();
     }
-    count(lane, row, block, bytes, caller, || usable_size(block, || ask));
+    count(lane, row, block, bytes, caller, || usable_size(block, bytes, || ask));
     block
 }
 
@@ -64,7 +67,7 @@ pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
         refusing::refuse(lane, bytes, caller);
         row
     });
-    let told = || if is_by_usable() { held } else { usable_size(block, || ask) };
+    let told = || if is_by_usable() { held } else { usable_size(block, bytes, || ask) };
     count(lane, row, block, bytes, caller, told);
 }
 
@@ -78,7 +81,7 @@ pub fn release(lane: Lane, known: Known, block: *mut u8, free: impl FnOnce(*mut 
         lane.uncount(known, || held);
         held
     } else {
-        lane.uncount(known, || usable_size(block, || ask));
+        lane.uncount(known, || usable_size(block, known.size, || ask));
         known.size
     };
     free(block);
@@ -102,20 +105,34 @@ pub fn reallocate(
     let own = old.own();
     let charged = own.map_or(0, |known| known.size);
     let before = if is_usual(own) { charged } else { 0 };
-    let Some(row) = apart::charge(lane, row, before, bytes, caller) else {
+    let doubtful = Cell::new(None);
+    let spend = |lane: Lane, bytes: u64| {
+        if row != Row::Usual || bytes < LARGE {
+            return spending::spend(lane, bytes);
+        }
+        let spent = Doubtful::spend(lane, bytes);
+        let is_spent = spent.is_some();
+        doubtful.set(spent);
+        is_spent
+    };
+    let Some(row) = apart::charge_by(spend, lane, row, before, bytes, caller) else {
         return lane.refuse_reallocation(old, bytes, caller);
     };
     let ask = next().sizes.malloc;
-    let usable = old.known.map_or(0, |_| usable_size(old.block, || ask));
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, || ask));
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
-        apart::give_up(lane, row, row.due(before, bytes));
+        match doubtful.take() {
+            Some(doubtful) => doubtful.fail(),
+            None => apart::give_up(lane, row, row.due(before, bytes)),
+        }
         return lane.fail();
     }
+    doubtful.take().into_iter().for_each(Doubtful::confirm);
     lane.uncount_moved(old.known, usable);
     if !block.is_null() {
-        count(lane, row, block, bytes, caller, || usable_size(block, || ask));
+        count(lane, row, block, bytes, caller, || usable_size(block, bytes, || ask));
     }
     give_old_back(lane, own, charged, row.over(before, bytes));
     block

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use heaptape_wire::ledger::{Account, Ledger};
 
 use crate::apart::Row;
+use crate::doubtful::Doubtful;
 use crate::early::is_early;
 use crate::heads::usable_size;
 use crate::lane::{self, Lane, Old, add};
@@ -139,7 +140,7 @@ fn allocate_in_detail(
         return block;
     }
     let module = callers::module_of(caller);
-    lane.count_in_detail(module, bytes, usable_size(block, ask));
+    lane.count_in_detail(module, bytes, usable_size(block, bytes, ask));
     sizes::set(block, bytes, module);
     block
 }
@@ -159,7 +160,7 @@ fn allocate_closely(
 }
 
 /// From this size on a block is made before it is charged: where the kernel does not give it, it was never held.
-const LARGE: u64 = 1 << 20;
+pub const LARGE: u64 = 1 << 20;
 
 /// A block for which the budget has the bytes; null where it has not, or where there is no memory.
 #[inline(always)]
@@ -241,7 +242,7 @@ fn release_in_brief(block: *mut u8, free: impl FnOnce(*mut u8)) {
 #[inline(never)]
 fn release_in_detail(block: *mut u8, free: impl FnOnce(*mut u8)) {
     let Some((lane, known)) = take_now(block) else { return release_closely(block, free) };
-    lane.uncount_in_detail(known, usable_size(block, || next().sizes.malloc));
+    lane.uncount_in_detail(known, usable_size(block, known.size, || next().sizes.malloc));
     free(block);
     spending::refund(lane, known.size);
 }
@@ -289,11 +290,14 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     let before = own.map_or(0, |known| known.size);
     let more = bytes.saturating_sub(before);
+    if more >= LARGE {
+        return reallocate_large(lane, old, (bytes, more), caller, make);
+    }
     if !spending::spend(lane, more) {
         return lane.refuse_reallocation(old, bytes, caller);
     }
     // What the old block had can only be asked before.
-    let usable = old.known.map_or(0, |_| usable_size(old.block, ask));
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, ask));
     let block = make();
     if block.is_null() && bytes > 0 {
         old.put_back();
@@ -302,9 +306,37 @@ pub fn reallocate(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     }
     lane.uncount_moved(old.known, usable);
     if !block.is_null() {
-        lane.count(block, bytes, caller, || usable_size(block, ask));
+        lane.count(block, bytes, caller, || usable_size(block, bytes, ask));
     }
     spending::refund(lane, before.saturating_sub(bytes));
+    block
+}
+
+/// One that needs so much more that the kernel may not give it. (The old block may be lost once it is made, so what it needs
+/// is charged before.)
+#[cold]
+#[inline(never)]
+fn reallocate_large(
+    lane: Lane,
+    old: Old,
+    (bytes, more): (u64, u64),
+    caller: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> *mut u8 {
+    let ask = || next().sizes.malloc;
+    let Some(doubtful) = Doubtful::spend(lane, more) else {
+        return lane.refuse_reallocation(old, bytes, caller);
+    };
+    let usable = old.known.map_or(0, |known| usable_size(old.block, known.size, ask));
+    let block = make();
+    if block.is_null() {
+        old.put_back();
+        doubtful.fail();
+        return lane.fail();
+    }
+    doubtful.confirm();
+    lane.uncount_moved(old.known, usable);
+    lane.count(block, bytes, caller, || usable_size(block, bytes, ask));
     block
 }
 

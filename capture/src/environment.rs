@@ -118,6 +118,19 @@ pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Opt
     None
 }
 
+/// How many entries an environment has.
+///
+/// # Safety
+/// `environment` is a null-terminated array.
+pub unsafe fn length(environment: List) -> usize {
+    let mut count = 0;
+    // SAFETY: as promised.
+    while unsafe { !(*environment.add(count)).is_null() } {
+        count += 1;
+    }
+    count
+}
+
 /// An environment with the library and the session in it.
 pub struct Environment {
     scratch: Scratch,
@@ -163,10 +176,7 @@ impl Environment {
             if is_fine {
                 return given;
             }
-            let mut count = 0;
-            while !(*given.add(count)).is_null() {
-                count += 1;
-            }
+            let count = length(given);
             if !self.scratch.reserve(count + 2) {
                 return given;
             }
@@ -194,10 +204,7 @@ impl Environment {
     unsafe fn with(&mut self, session: Text, given: List) -> List {
         // SAFETY: as promised.
         unsafe {
-            let mut count = 0;
-            while !(*given.add(count)).is_null() {
-                count += 1;
-            }
+            let count = length(given);
             if variable(given, SESSION_VARIABLE).is_some() || !self.scratch.reserve(count + 1) {
                 return given;
             }

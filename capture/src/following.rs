@@ -36,6 +36,11 @@ impl Following {
         }
     }
 
+    /// Its address, as far as it is known: for what may be missing and is not worth another look-up; 0 when there is none.
+    pub fn known(&self) -> usize {
+        self.address.load(Ordering::Relaxed)
+    }
+
     /// A call before all others, or of what libc may lack or is not libc's.
     #[cold]
     fn late(&self) -> usize {

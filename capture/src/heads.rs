@@ -30,15 +30,15 @@ pub fn begin() {
     }
 }
 
-/// How large a live block is, of the library that `ask` finds.
+/// How large a live block is for which so many bytes were asked, of the library that `ask` finds.
 #[inline(always)]
-pub fn usable_size(block: *mut u8, ask: impl FnOnce() -> UsableSize) -> u64 {
+pub fn usable_size(block: *mut u8, bytes: u64, ask: impl FnOnce() -> UsableSize) -> u64 {
     if LEFT.load(Ordering::Relaxed) == 0
         && let Some(size) = told(block)
     {
         return size;
     }
-    asked(block, ask())
+    asked(block, bytes, ask())
 }
 
 /// What the word before a block says.
@@ -51,7 +51,7 @@ fn told(block: *mut u8) -> Option<u64> {
 
 #[cold]
 #[inline(never)]
-fn asked(block: *mut u8, ask: UsableSize) -> u64 {
+fn asked(block: *mut u8, bytes: u64, ask: UsableSize) -> u64 {
     // SAFETY: a live block of the library that is asked.
     let size = unsafe { ask(block) as u64 };
     let left = LEFT.load(Ordering::Relaxed);
@@ -63,5 +63,6 @@ fn asked(block: *mut u8, ask: UsableSize) -> u64 {
         // (Of threads that do this at once one counts; what is wrong once is wrong again.)
         let _ = LEFT.compare_exchange(left, next, Ordering::Relaxed, Ordering::Relaxed);
     }
-    size
+    // Some tell nothing of blocks that they have made before their own begin, or at all.
+    size.max(bytes)
 }

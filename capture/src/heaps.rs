@@ -58,11 +58,14 @@ pub fn mapped(address: usize, length: usize) {
     publish();
 }
 
-/// So much is mapped no longer, whatever it was for.
-pub fn unmapped(address: usize, length: usize) {
-    if !MAPPED.is_empty() && MAPPED.remove(address as u64, end(address, length)) {
+/// So much is about to be unmapped, whatever it was for; whether anything of it was for blocks. (Once it is unmapped another
+/// thread may be given the same addresses.)
+pub fn unmapped(address: usize, length: usize) -> bool {
+    let is_known = !MAPPED.is_empty() && MAPPED.remove(address as u64, end(address, length));
+    if is_known {
         publish();
     }
+    is_known
 }
 
 /// The address behind the last page.

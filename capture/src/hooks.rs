@@ -35,7 +35,7 @@ pub fn slack(block: *mut u8, size: usize, ask: UsableSize) -> u64 {
     if block.is_null() {
         return 0;
     }
-    usable_size(block, || ask).saturating_sub(size as u64)
+    usable_size(block, size as u64, || ask).saturating_sub(size as u64)
 }
 
 /// Writes an allocation down, and gives its block back.

@@ -10,18 +10,20 @@ use core::ffi::c_int;
 use heaptape_wire::ledger::Kind;
 use heaptape_wire::purse::{self, Purse};
 
-use crate::counting::{self, ledger};
+use crate::counting::ledger;
 use crate::lane::{self, Lane};
 use crate::pages::{self, Counted, PAGE, Pages};
 use crate::shared::{self, Visit};
-use crate::{charges, heaps, mappings, starting};
+use crate::{charges, heaps, mappings, sheets, starting};
 
 const PROT_WRITE: c_int = 2;
 const MAP_TYPE: c_int = 0xf;
 const MAP_PRIVATE: c_int = 2;
 const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
+const MAP_LOCKED: c_int = 0x2000;
 const MAP_NORESERVE: c_int = 0x4000;
+const MAP_POPULATE: c_int = 0x8000;
 const MAP_HUGETLB: c_int = 0x4_0000;
 const MREMAP_FIXED: c_int = 2;
 const MREMAP_DONTUNMAP: c_int = 4;
@@ -119,10 +121,8 @@ impl Leaving {
             let (paid, made) = if row == kind { (paid, made) } else { (0, 0) };
             charges::settle(lane, row, paid, made as i64 - bytes(self.charged.of(row)) as i64);
         }
-        if self.charged.inherited > 0
-            && let Some(account) = counting::account()
-        {
-            account.release_inherited(bytes(self.charged.inherited));
+        if self.charged.inherited > 0 {
+            sheets::let_go(bytes(self.charged.inherited));
         }
         self.objects.gone(lane);
     }
@@ -200,6 +200,13 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
         return FAILED;
     };
     let paid = match sort {
+        // Before the rest is known: what the kernel does not give was never held.
+        Sort::Charged(kind) if !is_at_once(map.flags) => {
+            if charges::is_hopeless(lane, kind, bytes(place.len())) {
+                return charges::refuse_call(lane, bytes(place.len()), caller);
+            }
+            0
+        }
         Sort::Charged(kind) => {
             let there = if is_fixed { pages::charged(&place).of(kind) } else { 0 };
             let (more, whole) = (bytes(place.len().saturating_sub(there)), bytes(place.len()));
@@ -218,9 +225,7 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
             pages::stay(&place);
         }
         // (Libraries ask for huge pages that there are none of, and the like.)
-        if ledger().budget().peak() != peak {
-            ledger().header().blur();
-        }
+        blur_since(peak);
         charges::give_back(lane, sort.kind(), if away.end() { paid } else { 0 });
         visit.end(lane, &(0..0));
         return result;
@@ -229,23 +234,48 @@ fn map_charged(map: Map, length: usize, caller: usize, make: impl FnOnce() -> us
     let leaving = leaving.unwrap_or_else(|| Leaving::of(&place));
     pages::gone(&place);
     let whole = bytes(place.len());
+    let due = match sort {
+        Sort::Charged(_) if !is_at_once(map.flags) => whole,
+        _ => paid,
+    };
     // Right before the pages themselves are charged: a jump between the two is not noticed.
-    if !away.end() && !charges::charge_call(lane, sort.kind(), paid, whole, caller) {
+    let is_paid = away.end() && paid == due;
+    if !is_paid && !charges::charge_call(lane, sort.kind(), due, whole, caller) {
         mappings::unmap_again(result, length);
         leaving.gone(lane);
         visit.end(lane, &(0..0));
         return FAILED;
     }
     let made = bytes(sort.set(&place));
-    leaving.replace(lane, sort.kind(), paid, made);
+    leaving.replace(lane, sort.kind(), due, made);
     visit.end(lane, &place);
     result
 }
 
+/// A call has failed that was charged before; the peak may have risen by it since it was this.
+fn blur_since(peak: u64) {
+    if ledger().budget().peak() != peak {
+        ledger().header().blur();
+    }
+}
+
+/// Whether the pages of a mapping are there, or others are lost, by the time that the kernel has made it: it is charged
+/// before.
+fn is_at_once(flags: c_int) -> bool {
+    flags & (MAP_FIXED | MAP_LOCKED | MAP_POPULATE) != 0
+}
+
 /// `munmap`.
 pub fn unmap(address: usize, length: usize, make: impl FnOnce() -> c_int) -> c_int {
-    // Before another thread is given the same addresses. (Where it fails nothing was mapped there, or much is odd.)
-    heaps::unmapped(address, length);
+    let was_heap = heaps::unmapped(address, length);
+    let result = unmap_charged(address, length, make);
+    if result != 0 && was_heap {
+        heaps::mapped(address, length);
+    }
+    result
+}
+
+fn unmap_charged(address: usize, length: usize, make: impl FnOnce() -> c_int) -> c_int {
     let (Some(lane), Some(place)) = (lane::own(), pages::pages(address, length)) else {
         return make();
     };
@@ -306,12 +336,15 @@ impl Remap {
 
 /// `mremap`.
 pub fn remap(remap: Remap, caller: usize, make: impl FnOnce() -> usize) -> usize {
+    if !heaps::is_for_blocks(caller) {
+        return remap_charged(remap, caller, make);
+    }
+    let was_heap = !remap.keeps() && heaps::unmapped(remap.address, remap.old);
     let result = remap_charged(remap, caller, make);
-    if result != FAILED && heaps::is_for_blocks(caller) {
-        if !remap.keeps() {
-            heaps::unmapped(remap.address, remap.old);
-        }
+    if result != FAILED {
         heaps::mapped(result, remap.new);
+    } else if was_heap {
+        heaps::mapped(remap.address, remap.old);
     }
     result
 }
@@ -385,6 +418,7 @@ fn move_to(
 ) -> usize {
     let (keeps, target) = (remap.keeps(), remap.target());
     let (old, sort) = (pages::charged(&before), Sort::at(&before));
+    let peak = ledger().budget().peak();
     let mut paid = 0;
     if let Sort::Charged(kind) = sort {
         let freed = if keeps { 0 } else { old.of(kind) };
@@ -402,6 +436,7 @@ fn move_to(
     let place = pages::pages(result, remap.new).filter(|_| result != FAILED);
     let Some(place) = place else {
         target.iter().chain([&before]).for_each(pages::stay);
+        blur_since(peak);
         charges::give_back(lane, sort.kind(), paid);
         return result;
     };
@@ -433,7 +468,7 @@ pub fn move_break(
         return old;
     }
     let (Some(lane), old) = (lane::own(), end()) else { return make() };
-    let kind = starting::row(Kind::Mappings, caller);
+    let (kind, peak) = (starting::row(Kind::Mappings, caller), ledger().budget().peak());
     let paid = bytes(between(old, increment).len());
     let paid = if increment > 0 { paid } else { 0 };
     if paid > 0 && !charges::charge_call(lane, kind, paid, increment as u64, caller) {
@@ -445,6 +480,7 @@ pub fn move_break(
         if increment < 0 {
             pages::stay(&between(old, increment));
         }
+        blur_since(peak);
         charges::give_back(lane, kind, paid);
         return FAILED;
     }

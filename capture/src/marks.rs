@@ -14,7 +14,8 @@ use crate::next::DLOPEN;
 use crate::starting::Starting;
 use crate::thread::expect_threads;
 use crate::{
-    callers, counting, filter, forks, loading, modules, pages, sizes, spending, thread, whole,
+    callers, counting, filter, forks, loading, modules, pages, sizes, spending, thread, threads,
+    whole,
 };
 
 following!(static PTHREAD_CREATE = c"pthread_create");
@@ -64,21 +65,51 @@ unsafe extern "C" fn pthread_create_entry(
     }
     // SAFETY: as the program asked.
     let make = || unsafe {
-        thread_created();
         core::mem::transmute::<usize, Create>(address)(thread, attributes, start, argument)
     };
-    if counting::is_on() { whole::create(thread, attributes, caller, make) } else { make() }
+    create_thread(|| {
+        if counting::is_on() { whole::create(thread, attributes, caller, make) } else { make() }
+    })
 }
-passing!(thrd_create, thread_created, next_thrd_create, &THRD_CREATE);
+
+with_caller!(thrd_create, 3, thrd_create_entry);
+
+unsafe extern "C" fn thrd_create_entry(
+    thread: *mut usize,
+    start: usize,
+    argument: usize,
+    _caller: usize,
+) -> c_int {
+    type Create = unsafe extern "C" fn(*mut usize, usize, usize) -> c_int;
+    const THRD_ERROR: c_int = 2;
+    let address = THRD_CREATE.address();
+    if address == 0 {
+        return THRD_ERROR;
+    }
+    // SAFETY: as the program asked.
+    create_thread(|| unsafe {
+        core::mem::transmute::<usize, Create>(address)(thread, start, argument)
+    })
+}
+
+/// A thread is to be made, by `make`, which gives 0 back if it was.
+fn create_thread(make: impl FnOnce() -> c_int) -> c_int {
+    thread::note(NoteKind::ThreadCreate, 0, &[], &[]);
+    expect_threads();
+    let before = if counting::is_on() { threads::living() } else { 0 };
+    let error = make();
+    if error == 0
+        && let Some(account) = counting::account()
+    {
+        // This one and the new one, which may have ended since.
+        account.note_thread(before.max(threads::living()).max(2));
+    }
+    error
+}
 passing!(dlopen, library_opened, next_dlopen, &DLOPEN);
 passing!(dlmopen, namespace_opened, next_dlmopen, &DLMOPEN);
 passing!(prctl, process_controlled, next_prctl, &PRCTL);
 passing!(syscall, system_called, next_syscall, &SYSCALL);
-
-unsafe extern "C" fn thread_created() {
-    thread::note(NoteKind::ThreadCreate, 0, &[], &[]);
-    expect_threads();
-}
 
 unsafe extern "C" fn library_opened(file: *const c_char, flags: usize) {
     note_library(file, &[u64::from(flags as u32)]);

@@ -6,6 +6,13 @@ use crate::arch::{self, syscall};
 use crate::arena::arena;
 use crate::lifecycle::{STATE, is_sleepless};
 
+/// Ticks in a millisecond. No processor has more than these: a program may have written over the word, and nobody waits
+/// longer for that.
+pub fn ticks_per_ms() -> u64 {
+    const MOST: u32 = 10_000_000;
+    u64::from(arena().session().tsc_per_ms.load(Ordering::Relaxed).min(MOST))
+}
+
 /// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped. It counts among
 /// those who wait as long as it lives.
 pub struct Patience {
@@ -46,7 +53,7 @@ impl Patience {
             last: arch::stamp(),
             waited: 0,
             silent: 0,
-            ticks_per_ms: u64::from(session.tsc_per_ms.load(Ordering::Relaxed)),
+            ticks_per_ms: ticks_per_ms(),
         }
     }
 

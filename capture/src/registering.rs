@@ -19,6 +19,9 @@ use crate::{counting, forks, sheets};
 
 /// How long a process waits for another one to end when all slots are taken.
 const FULL_MS: u64 = 200;
+/// How long it waits for one in any case. The collector takes no such time to offer more, unless somebody has written over
+/// all that there are.
+const MOST_MS: u64 = 10_000;
 
 /// Takes a process slot and says who we are; `environment` is that of a new program, or null.
 pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
@@ -64,7 +67,7 @@ pub fn register(origin: Origin, environment: *const *const c_char) -> bool {
         }
         // Where all the slots that there can be are taken, those who hold them may wait for us.
         let is_full = ready == SLOTS && patience.has_waited(FULL_MS);
-        if is_full || !patience.wait() {
+        if is_full || patience.has_waited(MOST_MS) || !patience.wait() {
             session.turned_away.fetch_add(1, Ordering::Relaxed);
             return false;
         }

@@ -7,7 +7,7 @@ use heaptape_wire::ledger::Kind;
 
 use crate::callers::{self, Found};
 use crate::lane::Lane;
-use crate::{charges, refusing, starting};
+use crate::{charges, lane, refusing, spending, starting};
 
 /// Bytes that are set aside.
 const BYTES: u64 = 32 << 10;
@@ -42,6 +42,9 @@ pub fn put_back(bytes: u64) {
 /// What it serves stands with the blocks, and in this row no longer.
 fn note(more: u64) {
     charges::note(Kind::Reserve, more);
+    if let Some(lane) = lane::now() {
+        spending::note_blocks(lane, (more as i64).wrapping_neg());
+    }
 }
 
 /// Whether a module is served: the libraries of the language, and those of MPI.

@@ -93,7 +93,7 @@ fn enter(lane: Lane, key: Key, bytes: u64, kind: Kind) -> Result<usize, Outside>
 
 fn become_user(lane: Lane, key: Key, bytes: u64, kind: Kind) -> Result<usize, Outside> {
     ledger().enter(key, bytes, &actor(kind), |kind, more| {
-        let fits = !charges::is_held(kind) || spending::spend(lane, more);
+        let fits = !charges::is_held(kind) || spending::spend_beside(lane, more);
         if fits && charges::is_held(kind) {
             note_spent(more as i64);
         }
@@ -114,7 +114,7 @@ fn leave_object(lane: Lane, index: usize) {
     ledger().leave(index, &actor(Kind::Shared), |kind, bytes| {
         if charges::is_held(kind) {
             note_spent(-(bytes as i64));
-            spending::refund(lane, bytes);
+            spending::refund_beside(lane, bytes);
         }
     });
 }

@@ -174,8 +174,14 @@ pub fn release_inherited(known: Known, usable: impl FnOnce() -> u64) {
         true => usable(),
         false => known.size,
     };
+    let_go(charged);
+}
+
+/// So many charged bytes that came with the fork are held no longer.
+pub fn let_go(bytes: u64) {
     if let Some(account) = counting::account() {
-        account.release_inherited(charged);
+        account.release_inherited(bytes);
+        ledger().header().legacy.release(bytes);
     }
 }
 

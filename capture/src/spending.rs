@@ -1,6 +1,6 @@
 //! Spending: a thread's way to the job's budget, and what the budget asks of the system.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::SHEETS;
@@ -12,7 +12,7 @@ use crate::counting::{self, ledger};
 use crate::knell;
 use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
-use crate::patience::Patience;
+use crate::patience::{self, Patience};
 use crate::whole;
 
 const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
@@ -30,19 +30,57 @@ pub fn spend(lane: Lane, bytes: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn spend_slowly(purse: &'static Purse, bytes: u64) -> bool {
-    lay_to_rest(bytes);
+    let fits = spend_by_asking(purse, bytes);
+    if fits && counts_blocks() {
+        ledger().header().blocks.add(bytes);
+    }
+    fits
+}
+
+/// The same for what is no block.
+pub fn spend_beside(lane: Lane, bytes: u64) -> bool {
+    match lane.purse {
+        Some(purse) => ledger().budget().spend_now(purse, bytes) || spend_by_asking(purse, bytes),
+        None => true,
+    }
+}
+
+/// Whether it is counted what all blocks take together: nothing is drawn ahead then, so each call comes along here.
+fn counts_blocks() -> bool {
+    ledger().budget().is_exact() && !counting::is_by_usable()
+}
+
+/// So many bytes more, or fewer, are those of blocks, and were charged as something else.
+pub fn note_blocks(lane: Lane, more: i64) {
+    if lane.purse.is_none() || !counts_blocks() {
+        return;
+    }
+    let blocks = &ledger().header().blocks;
+    match u64::try_from(more) {
+        Ok(more) => blocks.add(more),
+        Err(_) => blocks.sub(more.unsigned_abs()),
+    }
+}
+
+fn spend_by_asking(purse: &'static Purse, bytes: u64) -> bool {
     let budget = ledger().budget();
-    let ends = ledger().header().ends();
-    let spends = || budget.spend(purse, bytes, &System).is_ok();
-    let fits = spends()
-        || bytes <= budget.limit()
-            && (whole::give_back_gone() && spends()
-                || comes_free(ends, spends)
-                || counting::is_by_usable() && comes_back(spends));
+    let fits = insist(bytes, || budget.spend(purse, bytes, &System).is_ok());
     if fits {
         ledger().header().note_high(budget.granted());
     }
     fits
+}
+
+/// Spends, by this way, once all has come free that may; false where it does not fit even then.
+pub fn insist(bytes: u64, spends: impl Fn() -> bool) -> bool {
+    lay_to_rest(bytes);
+    let budget = ledger().budget();
+    let ends = ledger().header().ends();
+    spends()
+        || bytes <= budget.limit()
+            && (whole::give_back_gone() && spends()
+                || comes_free(ends, &spends)
+                || counting::is_by_usable() && comes_back(&spends))
 }
 
 /// The same for bytes that may be too many, without a wait for others; false is no refusal.
@@ -69,7 +107,12 @@ fn lay_to_rest(bytes: u64) {
     const PAUSE_MS: u32 = 1000;
     static VAIN: AtomicU64 = AtomicU64::new(0);
     let (budget, header) = (ledger().budget(), ledger().header());
-    if !budget.would_rise(bytes) || !knell::has_rung() {
+    let rises = budget.would_rise(bytes) || counts_blocks() && header.blocks.would_rise(bytes);
+    if !rises {
+        return;
+    }
+    take_from_heirs();
+    if !knell::has_rung() {
         return;
     }
     let clock = || arena().session().clock();
@@ -87,6 +130,49 @@ fn lay_to_rest(bytes: u64) {
         VAIN.store(1 << 32 | u64::from(clock()), Ordering::Relaxed);
     }
     header.blur();
+}
+
+/// Whether the collector answers: one that is stopped or gone is not waited for again so soon.
+struct Vain(AtomicU64);
+
+static HEIRS: Vain = Vain(AtomicU64::new(0));
+
+impl Vain {
+    const PAUSE_MS: u32 = 1000;
+
+    fn is_worth_it(&self) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        last == 0 || arena().session().clock().wrapping_sub(last as u32) >= Self::PAUSE_MS
+    }
+
+    /// It has answered, or has not; gives that back.
+    fn note(&self, has_answered: bool) -> bool {
+        let clock = || 1 << 32 | u64::from(arena().session().clock());
+        self.0.store(if has_answered { 0 } else { clock() }, Ordering::Relaxed);
+        has_answered
+    }
+}
+
+/// The same for what processes have released that share it with the dead. Where that is little, and it was asked for a
+/// moment ago, it is told how much may stand in the peak.
+fn take_from_heirs() {
+    /// Little is less than this, or than this part of what is granted.
+    const LITTLE: u64 = 64 << 10;
+    const PART: u64 = 256;
+    const PAUSE_MS: u32 = 20;
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let (budget, legacy) = (ledger().budget(), &ledger().header().legacy);
+    let released = legacy.released();
+    if released == 0 || !HEIRS.is_worth_it() {
+        return legacy.note_stale();
+    }
+    let (now, last) = (arena().session().clock(), LAST.load(Ordering::Relaxed));
+    let is_due = last == 0 || now.wrapping_sub(last as u32) >= PAUSE_MS;
+    if is_due || released >= LITTLE.max(budget.granted() / PART) {
+        HEIRS.note(settles());
+        LAST.store(1 << 32 | u64::from(arena().session().clock()), Ordering::Relaxed);
+    }
+    legacy.note_stale();
 }
 
 /// Spends once others have given back what they had charged ahead and do not need; false where it does not
@@ -114,15 +200,18 @@ fn comes_back(spends: impl Fn() -> bool) -> bool {
 fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
     /// The kernel may take so long to tear down a large process.
     const MOST_MS: u64 = 1000;
+    /// The same by the clock, where looking takes long.
+    const LATE_MS: u64 = 3000;
     let header = ledger().header();
     let mut patience = None;
+    let begin = arch::stamp();
     loop {
         let has_rung = knell::has_rung();
-        let is_away = !has_rung && stays_away();
+        let is_away = !has_rung && was_worth_it() && stays_away();
         if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
             return false;
         }
-        if header.ends() == ends && !settles() {
+        if header.ends() == ends && !HEIRS.note(settles()) {
             return false;
         }
         ends = header.ends();
@@ -131,12 +220,25 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
         }
         if has_rung || is_away {
             let patience = patience.get_or_insert_with(Patience::new);
-            if patience.has_waited(MOST_MS) || !patience.wait() {
+            let is_late = arch::stamp().saturating_sub(begin) > LATE_MS * patience::ticks_per_ms();
+            if is_late || patience.has_waited(MOST_MS) || !patience.wait() {
                 knell::give_up();
+                IN_VAIN.store(arch::stamp(), Ordering::Relaxed);
                 return false;
             }
         }
     }
+}
+
+/// When calls that do not come back were last waited for in vain; 0 before.
+static IN_VAIN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether calls that do not come back may be waited for: not soon after that was in vain, as after somebody has written
+/// over the purses.
+fn was_worth_it() -> bool {
+    const PAUSE_MS: u64 = 10_000;
+    let last = IN_VAIN.load(Ordering::Relaxed);
+    last == 0 || arch::stamp().saturating_sub(last) > PAUSE_MS * patience::ticks_per_ms()
 }
 
 /// Whether bytes are spent for calls that do not come back in a while. The collector takes them, once it is asked.
@@ -156,12 +258,21 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 /// knell, and who is refused all the time would wait all the time.
 const HOLDS_MS: u32 = 50;
 
-/// Whether the collector's last answer holds no longer.
+/// Whether the collector's last answer holds no longer: heirs may have released what is charged for the dead.
 fn is_to_be_asked() -> bool {
     let (time, deaths) = (arena().session().clock().wrapping_add(1), ledger().header().deaths());
     let last = ASKED.load(Ordering::Relaxed);
-    last == 0 || last as u32 != deaths || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS
+    let is_old = last == 0 || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS;
+    is_old
+        || last as u32 != deaths
+        || ledger().header().legacy.released() > 0 && HEIRS.is_worth_it()
 }
+
+/// How long an answer is waited for while the collector works. Who has written over the shared pages may have it wait
+/// itself for somebody who never comes: then no answer is waited for so long again.
+const ANSWER_MS: u64 = 5000;
+const DEAF_MS: u64 = 50;
+static IS_DEAF: AtomicBool = AtomicBool::new(false);
 
 /// Waits until the collector has given back what those held that it knows to be dead; false where it never will.
 fn settles() -> bool {
@@ -171,9 +282,15 @@ fn settles() -> bool {
     ASKED.store(u64::from(time.max(1)) << 32 | u64::from(deaths), Ordering::Relaxed);
     let question = header.ask();
     let (mut beat, mut silent) = (session.heartbeat(), 0);
+    let begin = arch::stamp();
+    let most_ms = if IS_DEAF.load(Ordering::Relaxed) { DEAF_MS } else { ANSWER_MS };
     while !header.is_settled(question) {
         // It may be slow on a busy machine, as long as it lives.
         if !System.wait(silent) || session.is_orphaned() || !session.is_open() {
+            return false;
+        }
+        if arch::stamp().saturating_sub(begin) > most_ms * patience::ticks_per_ms() {
+            IS_DEAF.store(true, Ordering::Relaxed);
             return false;
         }
         silent += 1;
@@ -199,13 +316,24 @@ pub fn refund(lane: Lane, bytes: u64) {
     if let Some(purse) = lane.purse
         && !ledger().budget().refund_now(purse, bytes)
     {
-        settle(purse);
+        settle(purse, bytes);
+    }
+}
+
+/// The same for what is no block.
+pub fn refund_beside(lane: Lane, bytes: u64) {
+    if let Some(purse) = lane.purse {
+        ledger().budget().refund(purse, bytes, &System);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn settle(purse: &'static Purse) {
+fn settle(purse: &'static Purse, bytes: u64) {
+    // While the purse still has credit: a process that is killed in between is found out by that.
+    if counts_blocks() {
+        ledger().header().blocks.sub(bytes);
+    }
     ledger().budget().settle(purse, &System);
 }
 

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use heaptape_wire::session::{LIMIT_VARIABLE, SESSION_BYTES, SESSION_VARIABLE, VERSION};
 
 use crate::arch::{self, syscall};
-use crate::environment::{NOWHERE, variable};
+use crate::environment::{NOWHERE, length, variable};
 use crate::owner;
 use crate::scratch::Scratch;
 use crate::text::Text;
@@ -166,12 +166,9 @@ unsafe fn without_preloads(
 ) -> Result<(), Why> {
     const ENOMEM: i32 = 12;
     const LEFT_OUT: [&[u8]; 3] = [b"LD_PRELOAD=", b"LD_AUDIT=", b"HEAPTAPE_SESSION="];
-    let mut count = 0;
     // SAFETY: as promised.
     unsafe {
-        while !(*environment.add(count)).is_null() {
-            count += 1;
-        }
+        let count = length(environment);
         if !scratch.reserve(count + 1) {
             return Err(Why::Call(ENOMEM));
         }

@@ -6,11 +6,16 @@ use heaptape_wire::chunk::{self, LARGE_BYTES, Owner, SMALL_BYTES};
 use heaptape_wire::session::Arena;
 
 use crate::arena::arena;
+use crate::counting;
 use crate::lifecycle::detach;
 use crate::patience::Patience;
 
 /// Scatters the places where waiting threads look for a chunk.
 const SCATTER: usize = 0x9e37_79b9_7f4a_7c15;
+
+/// How long a process waits that is counted, and hardly writes: the collector never lacks chunks then for so long, unless
+/// somebody has written over them. What is recorded waits as long as the collector works.
+const COUNTED_MS: u64 = 10_000;
 
 /// Claims a chunk, waiting for one while the collector works; `None` ends the recording here.
 pub fn claim(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)> {
@@ -33,7 +38,8 @@ pub fn claim(owner: Owner, prefers_small: bool) -> Option<(*mut u8, usize)> {
                 return Some(found);
             }
         }
-        if !session.is_open() || !patience.wait() {
+        let is_vain = counting::is_on() && patience.has_waited(COUNTED_MS);
+        if is_vain || !session.is_open() || !patience.wait() {
             detach();
             return None;
         }

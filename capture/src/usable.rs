@@ -1,4 +1,5 @@
-//! Blocks that are charged by their usable sizes, as the allocator tells them.
+//! Blocks that are made before they are charged: those that are charged by their usable sizes, as the allocator tells
+//! them, and large ones that are looked at closely.
 //!
 //! How large a block is shows when it was made. So it is made first, asked, and charged to the byte; what does
 //! not fit is given back to the allocator, and the program never has it. Nothing is charged that is not held
@@ -12,14 +13,14 @@ use core::ptr::copy_nonoverlapping;
 
 use crate::apart::{self, Row};
 use crate::closely::{count, give_old_back, is_usual};
-use crate::counting::{self, ledger};
+use crate::counting::{self, is_by_usable, ledger};
 use crate::heads::usable_size;
 use crate::lane::{Lane, Old};
 use crate::next::{UsableSize, next};
 
 /// What is charged for a block: no less than was asked for, where its allocator can't be asked.
 pub fn held(block: *mut u8, bytes: u64, ask: UsableSize) -> u64 {
-    usable_size(block, || ask).max(bytes)
+    usable_size(block, bytes, || ask)
 }
 
 /// No request beyond the whole limit can fit: nothing is made for it.
@@ -38,7 +39,8 @@ pub fn allocate(
 ) -> *mut u8 {
     match make_charged(lane, row, 0, bytes, caller, ask, make) {
         Made::Block(block, row, held) => {
-            count(lane, row, block, bytes, caller, || held);
+            let usable = || if is_by_usable() { held } else { usable_size(block, bytes, || ask) };
+            count(lane, row, block, bytes, caller, usable);
             block
         }
         Made::Failed => lane.fail(),
@@ -71,14 +73,9 @@ fn make_charged(
     }
     let block = make();
     if block.is_null() {
-        // What would not have fitted is refused, whatever else is wrong.
-        let Some(row) = apart::charge(lane, row, before, bytes, caller) else {
-            return Made::Refused;
-        };
-        apart::give_up(lane, row, row.due(before, bytes));
         return Made::Failed;
     }
-    let held = held(block, bytes, ask);
+    let held = if is_by_usable() { held(block, bytes, ask) } else { bytes };
     match apart::charge(lane, row, before, held, caller) {
         Some(row) => Made::Block(block, row, held),
         None => {

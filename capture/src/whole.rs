@@ -134,7 +134,7 @@ fn look(at: usize) -> usize {
 }
 
 /// Whether a thread of this process has this number.
-fn lives(number: u32) -> bool {
+pub fn lives(number: u32) -> bool {
     let pid = lifecycle::registered_pid() as usize;
     // SAFETY: a look; no signal is sent.
     number != 0 && unsafe { syscall(arch::SYS_TGKILL, [pid, number as usize, 0, 0, 0, 0]) == 0 }

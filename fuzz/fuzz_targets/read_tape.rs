@@ -12,6 +12,7 @@ mod reseal;
 fn read(bytes: Vec<u8>) {
     let Ok(tape) = Tape::from_bytes(bytes) else { return };
     let _ = verify_file(&tape);
+    let _ = tape.names();
     for process in &tape.summary().processes {
         let number = process.number;
         for from in [0, process.events / 2] {

@@ -2,6 +2,7 @@
 // call by a block of its own how much of the limit is left. OTHER and THIRD
 // are not exempt, and come one after another to where LIBRARY was. Says how often
 // something was wrong; stops at once, with 7, where LIBRARY may not take what it wants.
+#include "room.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +16,7 @@ static int wrong;
 static void *(*take)(size_t), *(*resize)(void *, size_t);
 static void (*give)(void *);
 
-// The largest block that is granted, to within a page, as allocators may round.
-static size_t left(void) {
-    size_t low = 0, high = limit + 1;
-    while (high - low > 256) {
-        size_t middle = low + (high - low) / 2;
-        void *volatile block = malloc(middle);
-        if (block != NULL) low = middle;
-        else high = middle;
-        free(block);
-    }
-    return low;
-}
+static size_t left(void) { return room_below(limit + 1); }
 
 static void expect(int line, long missing, size_t all) {
     const long rounding = 3 * 65536;

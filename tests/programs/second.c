@@ -97,6 +97,7 @@ int posix_memalign(void **block, size_t align, size_t size) {
 }
 
 static int note(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size, (void)data;
     int is_ours = 0, is_heaptapes = strstr(info->dlpi_name, "heaptape") && strstr(info->dlpi_name, ".so");
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {

@@ -22,6 +22,7 @@ mod error;
 pub mod filter;
 pub mod findings;
 pub mod gather;
+pub mod graph;
 pub mod growth;
 pub mod leaks;
 pub mod live;

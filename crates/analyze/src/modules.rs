@@ -228,14 +228,20 @@ impl Modules {
         Some(Place { offset, module: Arc::clone(module), function: None })
     }
 
-    /// Each place that `address` was over the life of the process, once all notes are taken in.
-    pub fn ever(&self, address: u64) -> impl Iterator<Item = Place> + '_ {
-        let unloaded = self.unloaded.iter().map(|u| &u.module);
-        let all = self.loaded.iter().map(|l| &l.module).chain(unloaded).chain(&self.sampled);
-        all.filter(move |m| m.holds(address)).map(move |module| {
+    /// Each place that `address` was over the life of the process, once all notes are taken in: in the modules of the
+    /// lists, or where none had it in those of samples.
+    pub fn ever(&self, address: u64) -> Vec<Place> {
+        let place = |module: &Arc<Module>| {
             let offset = address.wrapping_sub(module.bias);
             Place { offset, module: Arc::clone(module), function: None }
-        })
+        };
+        let unloaded = self.unloaded.iter().map(|u| &u.module);
+        let listed = self.loaded.iter().map(|l| &l.module).chain(unloaded);
+        let found: Vec<_> = listed.filter(|m| m.holds(address)).map(place).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        self.sampled.iter().filter(|m| m.holds(address)).map(place).collect()
     }
 
     fn loaded_at(&self, address: u64, index: u64) -> Option<&Arc<Module>> {
@@ -408,6 +414,30 @@ mod tests {
         assert_eq!((place.module.path.as_str(), place.offset), ("/lib/late.so", 0x150));
         assert_eq!((path_at(&m, 0x5000, 0), path_at(&m, 0x6000, 0)), (None, None));
         assert_eq!(m.sampled.len(), 1);
+    }
+
+    #[test]
+    fn all_places_that_an_address_ever_was() {
+        let mut m = Modules::default();
+        m.note(0, &module(0, 0x5000, 0x6000, "one"));
+        m.note(0, &end());
+        m.note(9, &module(0x100, 0x5000, 0x6000, "two"));
+        m.note(9, &end());
+        let vma =
+            |start, name: &str| Vma { start, end: start + 0x1000, perms: 5, name: name.into() };
+        m.sample(&Sample {
+            vmas: vec![vma(0x5000, "/one"), vma(0x8000, "/late")],
+            ..Sample::default()
+        });
+        let places = |address| {
+            let places = m.ever(address).into_iter();
+            let mut all: Vec<_> = places.map(|p| (p.module.path.clone(), p.offset)).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(places(0x5200), [("one".to_owned(), 0x5200), ("two".to_owned(), 0x5100)]);
+        assert_eq!(places(0x8010), [("/late".to_owned(), 0x10)]);
+        assert_eq!(places(0x100), []);
     }
 
     #[test]

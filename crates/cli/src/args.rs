@@ -21,10 +21,10 @@ use heaptape_analyze::curves::Figure;
 use crate::output::Stdout;
 
 pub(crate) use counting::{Counting, Limit, Size, Stat, Summoned, limit};
-pub(crate) use exporting::{Export, Format, Table};
+pub(crate) use exporting::{Export, Format, Label, Table};
 pub(crate) use reading::{By, Events, Info, Live, Symbolize, Sysroot};
 pub(crate) use recording::{DEPTH, Record};
-pub(crate) use stacks::{By as SitesBy, Metric, Selection, Sites, Sort, Tree};
+pub(crate) use stacks::{By as SitesBy, Selection, Sites, Sort, Tree};
 pub(crate) use system::{CapturePath, Completions, Doctor, Man};
 pub(crate) use telling::{Diff, DiffBy, Leaks, PlotOptions, Report};
 

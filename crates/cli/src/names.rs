@@ -167,7 +167,10 @@ pub(crate) fn named(offset: u64, frames: &[Frame]) -> NamedPlace {
     NamedPlace { offset, frames: frames.collect() }
 }
 
-fn on_tape(tape: &Tape) -> Result<HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>> {
+/// The frames of each place, by the file and the offset in it.
+type Told = HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>;
+
+fn on_tape(tape: &Tape) -> Result<Told> {
     let mut all: HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>> = HashMap::new();
     for module in tape.names()? {
         let id = ModuleId { path: module.path, build_id: module.build_id };

@@ -4,7 +4,8 @@
 
 mod harness;
 
-use harness::compile::program;
+use harness::compile::{library, program};
+use harness::limited::limited;
 use harness::running::{Running, until};
 use harness::{LIMIT, record, scratch, skip, tape};
 use std::ffi::OsStr;
@@ -40,6 +41,34 @@ fn a_pair_of_calls_costs_few_instructions() {
     assert!(ours > PAIRS * 20, "the library was counted: {ours}\n{listing}");
     let a_pair = ours / PAIRS;
     assert!(a_pair <= MOST_A_PAIR, "{a_pair} instructions a pair");
+}
+
+/// Instructions of ours in a counted pair, and where wanted after a thread has ended in `dlopen`.
+fn counted_pair(ended: u32) -> Option<u64> {
+    let folder = scratch();
+    let counts = folder.path().join("counts");
+    let out = format!("--callgrind-out-file={}", counts.display());
+    let (program, library) = (program("quitting"), library("quitter"));
+    let (pairs, ended) = (PAIRS.to_string(), ended.to_string());
+    let mut counted = limited(folder.path(), 1 << 30, &[], "valgrind", &["--tool=callgrind", &out]);
+    let outcome = counted.arg(program).arg(library).args([pairs, ended]).output().ok()?;
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    let listing = Command::new("callgrind_annotate")
+        .args(["--threshold=100", "--auto=no"])
+        .arg(&counts)
+        .output()
+        .ok()?;
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    Some(listing.lines().filter_map(instructions_of_ours).sum::<u64>() / PAIRS)
+}
+
+#[test]
+fn a_thread_that_ends_while_it_loads_a_library_does_not_leave_others_slow() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return skip("counting instructions needs valgrind");
+    }
+    let pairs = [0, 1].map(|ended| counted_pair(ended).expect("valgrind runs"));
+    assert!(pairs[0] > 20 && pairs[1] <= pairs[0] * 5 / 4 + 5, "{pairs:?} instructions a pair");
 }
 
 /// The count of a line of the listing that is about the capture library.

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::{program, static_program};
 use harness::limited::{bounds, document, limited};
-use harness::running::{Outcome, Running, run, until};
+use harness::running::{Outcome, Running, run, state, until};
 use harness::{LIMIT, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -49,6 +49,29 @@ fn what_a_parent_held_stays_charged_until_its_heir_lets_go() {
 }
 
 #[test]
+fn what_an_heir_has_let_go_of_does_not_stand_in_the_peak_and_leaves_room_at_once() {
+    let folder = scratch();
+    for (blocks, bytes) in [(100u64, 1u64 << 20), (2000, 2000)] {
+        let (held, args) = (blocks * bytes, [blocks.to_string(), bytes.to_string()]);
+        let args = args.each_ref().map(String::as_str);
+        // A part in 256 may be told a little later.
+        let most = held + held / 256 + 2 * BESIDE;
+        for words in [&[][..], &["--exact"]] {
+            let outcome =
+                run(&mut limited(folder.path(), 1 << 40, words, program("legacy"), &args));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let (lower, upper) = bounds(&document(folder.path())["peak"]["charged"]);
+            let is_true = (held..=upper).contains(&lower) && lower <= held + 2 * BESIDE;
+            assert!(is_true && upper <= most, "{words:?}: {lower} to {upper}, {blocks} of {bytes}");
+            // The child's begin takes as much, and nothing more.
+            let tight = held + 2 * BESIDE;
+            let outcome = run(&mut limited(folder.path(), tight, words, program("legacy"), &args));
+            assert_eq!((outcome.code(), numbers(&outcome)), (0, vec![0]), "{words:?}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_lost_with_processes_that_are_killed_at_random() {
     let (folder, limit) = (scratch(), 8u64 << 20);
     let limit_word = limit.to_string();
@@ -88,11 +111,6 @@ impl Straying {
 /// Whether a process is there and runs, or waits to.
 fn lives(pid: u64) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
-}
-
-fn state(pid: u64) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim().chars().next()
 }
 
 #[test]

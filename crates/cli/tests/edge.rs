@@ -204,6 +204,20 @@ fn threads_one_after_another_do_not_add_up() {
 }
 
 #[test]
+fn threads_are_counted_once_whether_they_allocate_or_not() {
+    for (words, total) in [(&["100"][..], 101), (&["100", "exec"], 201)] {
+        let folder = scratch();
+        let outcome = run(&mut limited(folder.path(), GIB, &[], program("crew"), words));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let threads = ["peak", "total"].map(|name| document["threads"][name].as_u64());
+        assert_eq!(threads, [Some(101), Some(total)], "{words:?}");
+        let rows = document["processes"].as_array().expect("processes");
+        assert!(rows.iter().all(|row| row["threads"] == 101), "{}", document["processes"]);
+    }
+}
+
+#[test]
 fn the_name_of_a_launcher_is_no_way_around_a_limit() {
     let folder = scratch();
     let entry = folder.path().join("orted");
@@ -241,6 +255,79 @@ fn who_has_ended_does_not_stand_in_the_peak_beside_who_came_later() {
 fn a_block_that_the_kernel_does_not_give_was_never_held() {
     let (lower, upper) = peak_of(&[], "\"$0\" calloc 60000GB || exit 0");
     assert!(lower <= upper && upper < BESIDE, "{lower} to {upper}");
+}
+
+/// What is charged of three processes that ask, one after another, for what the kernel does not give; requests that were
+/// refused.
+fn beyond(options: &[&str], words: &str) -> (u64, u64, u64) {
+    let (folder, program) = (scratch(), program("beyond"));
+    // (What each has had by itself is known, and together is less than three times that.)
+    let script = format!("for i in 1 2 3; do \"$0\" {words} || exit 9; done");
+    let args = ["-c", &script, program.to_str().expect("a path")];
+    let outcome = run(&mut limited(folder.path(), 1 << 46, options, "sh", &args));
+    assert_eq!(outcome.code(), 0, "{words}: {}", outcome.stderr_text());
+    let document = document(folder.path());
+    let (lower, upper) = bounds(&document["peak"]["charged"]);
+    (lower, upper, document["refused"].as_u64().expect("a number"))
+}
+
+#[test]
+fn what_the_kernel_refuses_was_never_held_whoever_asks() {
+    for how in ["malloc", "realloc", "small", "mmap"] {
+        for options in [&[][..], &["--exact"]] {
+            for (again, refusals) in [("", 0), ("again", 3)] {
+                let words = format!("{how} 60000000000000 {again}");
+                let (lower, upper, refused) = beyond(options, &words);
+                // What it takes in the end, and in between.
+                let is_true = lower >= 9 * MIB && lower <= upper && upper < 9 * MIB + 2 * BESIDE;
+                assert!(is_true, "{words} {options:?}: {lower} to {upper}");
+                assert_eq!(refused, refusals, "{words}");
+            }
+        }
+    }
+    // Of what has to be charged before it is not known, and that is told.
+    let (lower, upper, _) = beyond(&[], "mapped 60000000000000");
+    assert!(lower < 9 * MIB + 2 * BESIDE && upper >= 9 * MIB, "{lower} to {upper}");
+}
+
+#[test]
+fn exact_requested_bytes_are_one_value_for_several_processes() {
+    const BLOCK: u64 = 40_000_000;
+    let one_by_one = "for i in 1 2 3; do \"$0\" 40MB >/dev/null; done";
+    let at_once = "\"$0\" 40MB >/dev/null & \"$0\" 40MB >/dev/null; wait";
+    for (script, most) in [(one_by_one, BLOCK), (at_once, 2 * BLOCK)] {
+        let folder = scratch();
+        let sizes = program("sizes");
+        let args = ["-c", script, sizes.to_str().expect("a path")];
+        let outcome = run(&mut limited(folder.path(), GIB, &["--exact"], "sh", &args));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let (lower, upper) = bounds(&document["peak"]["requested"]);
+        assert_eq!(lower, upper, "{script}: {document}");
+        assert!((BLOCK..most + BESIDE).contains(&lower), "{script}: {lower}");
+        let (_, charged) = bounds(&document["peak"]["charged"]);
+        assert!(lower < charged, "{lower} of {charged}");
+    }
+}
+
+#[test]
+fn what_is_usable_is_no_less_than_what_was_asked_for_whatever_the_allocator_tells() {
+    for preload in [None].into_iter().chain(installed().into_iter().map(Some)) {
+        let folder = scratch();
+        let mut job = limited(folder.path(), GIB, &[], "sh", &["-c", "\"$0\" 40MB; exit 0"]);
+        job.arg(program("sizes"));
+        job.envs(preload.as_ref().map(|library| ("LD_PRELOAD", library)));
+        let outcome = run(&mut job);
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let document = document(folder.path());
+        let rows = document["processes"].as_array().expect("processes");
+        let peaks = rows.iter().chain([&document["peak"]]);
+        for row in peaks {
+            let [asked, usable] = ["requested", "usable"].map(|name| bounds(&row[name]));
+            let is_true = asked.0 <= usable.0 && asked.1 <= usable.1;
+            assert!(is_true, "{preload:?}: {asked:?} and {usable:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,27 +5,18 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::limited::{assert_documented, document, documented_fields, fields, limited};
-use harness::running::{Outcome, Running, run, until};
+use harness::limited::{
+    assert_documented, document, documented_fields, fields, ground, limited, without_groups,
+};
+use harness::running::{Outcome, Running, run, stat, state, until};
 use harness::{LIMIT, heaptape, may_mount, scratch, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
-
-/// Where a job can have a group of its own here; says so where it can't.
-fn ground() -> Option<PathBuf> {
-    let document = run(&mut heaptape(["doctor", "--json"])).json();
-    let cgroup = &document["system"]["cgroup"];
-    if let Some(directory) = cgroup["job_group"].as_str() {
-        return Some(directory.into());
-    }
-    skip(&format!("no control group can be made here: {}", cgroup["job_group_missing"]));
-    None
-}
 
 /// `heaptape limit MIB WORDS… -- enclosed ARGS…`: how it ended, and what its document tells.
 fn enclosed(mib: u64, words: &[&str], args: &[&str]) -> (Outcome, Value) {
@@ -214,10 +205,7 @@ fn a_stopped_job_is_stopped_as_a_whole() {
         let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
     };
-    let is_stopped = |pid: &String| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-    };
+    let is_stopped = |pid: &String| state(pid) == Some('T');
     let stopped = until(LIMIT, || {
         let pids = pids();
         (pids.len() > 10 && pids.iter().all(is_stopped)).then_some(pids)
@@ -241,9 +229,7 @@ fn a_stopped_job_is_stopped_as_a_whole() {
 /// The name of a job's group.
 fn name_of(job: &Running) -> String {
     let pid = job.pid().as_raw_nonzero();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
-    let started =
-        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a time");
+    let started = &stat(pid).expect("a process")[19];
     format!("heaptape-{pid}-{started}")
 }
 
@@ -285,14 +271,6 @@ fn who_leaves_the_group_is_named() {
         document["uncovered"].to_string().contains("outside of its control group"),
         "{document}"
     );
-}
-
-/// heaptape where no control group can be made: their files are covered by an empty directory.
-fn without_groups(command: &Command) -> Command {
-    let mut covered = Command::new("unshare");
-    covered.args(["-m", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);
-    covered.arg(command.get_program()).args(command.get_args()).env_remove("LD_PRELOAD");
-    covered
 }
 
 #[test]

@@ -4,7 +4,8 @@
 mod harness;
 
 use harness::compile::{mpi_program, program, static_program};
-use harness::running::{Running, run, until};
+use harness::limited::{ground, written};
+use harness::running::{Running, run, stat, until};
 use harness::{HEAPTAPE, LIMIT, heaptape, one_sentence, scratch, skip};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
@@ -24,12 +25,6 @@ fn join(folder: &Path, limit: &str, options: &[&str], command: &[&OsStr]) -> Com
 
 fn shell(script: &str) -> [&OsStr; 3] {
     ["sh", "-c", script].map(OsStr::new)
-}
-
-/// The document, once the process that counted has written it.
-fn written(file: &Path) -> Value {
-    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-    until(LIMIT, document).expect("a document")
 }
 
 /// Two ranks of a job, of which the second begins when the first has ended well: the status of both.
@@ -67,6 +62,121 @@ fn a_strict_wrapper_ends_with_the_verdict_of_the_whole_job() {
             "{second}"
         );
     }
+}
+
+/// The pids of a cgroup.
+fn members(group: &Path) -> Vec<String> {
+    let pids = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    pids.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Asserts that the job had a group, and that it is gone.
+fn assert_no_group_is_left(document: &Value) {
+    let directory = document["cgroup"]["directory"].as_str().expect("a group");
+    assert!(!Path::new(directory).exists(), "{directory} is left");
+}
+
+#[test]
+fn all_commands_of_a_strict_job_are_in_one_group_and_their_wrappers_are_not() {
+    let Some(ground) = ground() else { return };
+    let folder = scratch();
+    let script = "echo $$ >>pids; until [ -e go ]; do sleep 0.01; done";
+    let start = || Running::start(&mut join(folder.path(), "1GB", &["--strict"], &shell(script)));
+    let wrappers = [start(), start()];
+    let pids = || {
+        let text = fs::read_to_string(folder.path().join("pids")).ok()?;
+        let pids: Vec<String> = text.lines().map(str::to_owned).collect();
+        (pids.len() == 2).then_some(pids)
+    };
+    let pids = until(LIMIT, pids).expect("two commands");
+    let group = collector(folder.path()).expect("the process that counts");
+    let started = &stat(group.as_raw_nonzero()).expect("its times")[19];
+    let group = ground.join(format!("heaptape-{}-{started}", group.as_raw_nonzero()));
+    let inside = members(&group);
+    assert!(pids.iter().all(|pid| inside.contains(pid)), "{pids:?} {inside:?}");
+    for wrapper in &wrappers {
+        assert!(!inside.contains(&wrapper.pid().as_raw_nonzero().to_string()));
+    }
+    fs::write(folder.path().join("go"), "").expect("a file");
+    assert!(wrappers.map(|wrapper| wrapper.finish(LIMIT).code()) == [0, 0]);
+    let document = written(&folder.path().join("x.json"));
+    assert_eq!(
+        (&document["verdict"], &document["cgroup_missing"]),
+        (&"within".into(), &Value::Null)
+    );
+    assert_no_group_is_left(&document);
+}
+
+#[test]
+fn what_one_command_takes_past_the_library_ends_the_whole_strict_job() {
+    if ground().is_none() {
+        return;
+    }
+    let folder = scratch();
+    let strict = |script: &str| join(folder.path(), "20MB", &["--strict"], &shell(script));
+    let first = Running::start(&mut strict("touch one; sleep 1000"));
+    let raw = program("enclosed");
+    let script =
+        format!("until [ -e one ]; do sleep 0.01; done; {} raw 1000000000; exit 0", raw.display());
+    let (second, first) = (run(&mut strict(&script)), first.finish(LIMIT));
+    let document = written(&folder.path().join("x.json"));
+    assert_eq!((first.code(), second.code()), (3, 3), "{document}");
+    assert_eq!(document["verdict"], "killed", "{document}");
+    // It is told where the commands' own words go.
+    let said = first.stderr_text() + &second.stderr_text();
+    assert!(said.contains("killing the job: "), "{said}");
+    assert_no_group_is_left(&document);
+}
+
+#[test]
+fn a_strict_job_waits_for_what_its_group_holds_and_nobody_counts() {
+    if ground().is_none() {
+        return;
+    }
+    let folder = scratch();
+    let script = format!(
+        "(until [ -e one ]; do sleep 0.01; done; exec env -i {} raw 600000000) & exit 0",
+        static_program("enclosed").display()
+    );
+    let first = Running::start(&mut join(folder.path(), "20MB", &["--strict"], &shell(&script)));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    fs::write(folder.path().join("one"), "").expect("a file");
+    let first = first.finish(LIMIT);
+    let document = written(&folder.path().join("x.json"));
+    assert_eq!((first.code(), &document["verdict"]), (3, &"killed".into()), "{document}");
+    assert_no_group_is_left(&document);
+}
+
+/// What somebody has made for a command, as a batch system for its tasks, is not left.
+#[test]
+fn a_command_of_another_group_stays_there_and_is_no_escape() {
+    let Some(ground) = ground() else { return };
+    let folder = scratch();
+    let other = ground.join(folder.path().file_name().expect("a name"));
+    if fs::create_dir(&other).is_err() || !other.join("cgroup.procs").exists() {
+        return skip("no group can be made for a command here");
+    }
+    let first = "touch one; until [ -e two ]; do sleep 0.01; done";
+    let first = Running::start(&mut join(folder.path(), "1GB", &["--strict"], &shell(first)));
+    assert!(until(LIMIT, || folder.path().join("one").exists().then_some(())).is_some());
+    let script = format!(
+        "grep -F {} /proc/self/cgroup; touch two",
+        other.file_name().expect("a name").display()
+    );
+    let second = join(folder.path(), "1GB", &["--strict"], &shell(&script));
+    let mut moved = Command::new("sh");
+    let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", other.display());
+    moved.args(["-c", &enter, "sh"]).arg(second.get_program()).args(second.get_args());
+    moved.current_dir(folder.path()).env_remove("LD_PRELOAD");
+    moved.env("HEAPTAPE_JOB", folder.path().file_name().expect("a name"));
+    let (second, first) = (run(&mut moved), first.finish(LIMIT));
+    let document = written(&folder.path().join("x.json"));
+    let _ = fs::remove_dir(&other);
+    assert_eq!((first.code(), second.code()), (0, 0), "{document}");
+    assert!(!second.stdout.is_empty(), "it was taken from its group");
+    let why = document["cgroup_missing"].as_str().expect("a sentence");
+    assert!(why.contains("stays there") && document["cgroup"].is_object(), "{document}");
+    assert_no_group_is_left(&document);
 }
 
 #[test]
@@ -185,10 +295,22 @@ fn the_document_of_an_earlier_job_is_gone_when_the_commands_begin() {
     assert_eq!(written(&file)["verdict"], "within");
 }
 
+const MPIS: [(&str, &[&str]); 2] = [("openmpi", &["--oversubscribe"]), ("mpich", &[])];
+
+/// `mpirun -n 4 heaptape limit LIMIT --join --strict --json FILE --`
+fn ranks(mpi: &str, options: &[&str], limit: &str, file: &Path) -> Command {
+    let mut job = Command::new(format!("mpirun.{mpi}"));
+    job.args(options).args(["-n", "4", HEAPTAPE, "limit", limit]);
+    job.args(["--join", "--strict", "--quiet", "--json"]).arg(file).arg("--");
+    // Root may use Open MPI only when it insists.
+    job.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    job.env_remove("LD_PRELOAD");
+    job
+}
+
 #[test]
 fn the_ranks_of_mpi_end_with_the_verdict() {
-    let mpis = [("openmpi", &["--oversubscribe"][..]), ("mpich", &[])];
-    for (mpi, options) in mpis {
+    for (mpi, options) in MPIS {
         let Some(program) = mpi_program("together", mpi) else {
             skip(&format!("{mpi} is not installed"));
             continue;
@@ -196,18 +318,37 @@ fn the_ranks_of_mpi_end_with_the_verdict() {
         for (limit, granted, status) in [("300MB", "2 of 4", 3), ("800MB", "4 of 4", 0)] {
             let folder = scratch();
             let file = folder.path().join("x.json");
-            let mut job = Command::new(format!("mpirun.{mpi}"));
-            job.args(options).args([
-                "-n", "4", HEAPTAPE, "limit", limit, "--join", "--strict", "--quiet", "--json",
-            ]);
-            job.arg(&file).arg("--").arg(&program).arg("100000000").env_remove("LD_PRELOAD");
-            // Root may use Open MPI only when it insists.
-            job.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-            let outcome = run(&mut job);
+            let mut job = ranks(mpi, options, limit, &file);
+            let outcome = run(job.arg(&program).arg("100000000"));
             let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
             assert_eq!(outcome.code(), status, "{mpi}: {said}{}", outcome.stderr_text());
             assert!(said.starts_with(granted), "{mpi}: {said}");
-            assert_eq!(written(&file)["verdict"] == "within", status == 0);
+            let document = written(&file);
+            assert_eq!(document["verdict"] == "within", status == 0);
+            if ground().is_some() {
+                assert_no_group_is_left(&document);
+            }
         }
+    }
+}
+
+#[test]
+fn ranks_of_mpi_that_take_memory_past_the_library_are_ended() {
+    if ground().is_none() {
+        return;
+    }
+    for (mpi, options) in MPIS {
+        if mpi_program("together", mpi).is_none() {
+            skip(&format!("{mpi} is not installed"));
+            continue;
+        }
+        let folder = scratch();
+        let file = folder.path().join("x.json");
+        let mut job = ranks(mpi, options, "50MB", &file);
+        let outcome = run(job.arg(program("enclosed")).args(["raw", "200000000"]));
+        let document = written(&file);
+        assert_ne!(outcome.code(), 0, "{mpi}: {document}");
+        assert_eq!(document["verdict"], "killed", "{mpi}: {document}");
+        assert_no_group_is_left(&document);
     }
 }

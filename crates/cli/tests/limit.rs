@@ -4,8 +4,8 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::limited::{assert_documented, documented_fields, fields};
-use harness::running::{Outcome, Running, run, until};
+use harness::limited::{assert_documented, documented_fields, fields, written};
+use harness::running::{Outcome, Running, run};
 use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -48,6 +48,14 @@ fn a_limit_that_is_none_is_refused_in_one_sentence() {
         assert_eq!(text.lines().filter(|line| line.contains(words)).count(), 1, "{size}: {text}");
     }
     assert!(!mark.exists(), "nothing was started");
+}
+
+#[test]
+fn the_smallest_limit_is_about_what_its_refusal_says() {
+    for (size, status) in [("65536", 126), ("128KiB", 126), ("256KiB", 0)] {
+        let outcome = run(&mut heaptape(["limit", "--quiet", size, "--", "true"]));
+        assert_eq!(outcome.code(), status, "{size}: {}", outcome.stderr_text());
+    }
 }
 
 #[test]
@@ -339,12 +347,6 @@ fn commands_that_join_are_counted_together() {
     let rows = document["processes"].as_array().expect("rows");
     let shells = rows.iter().filter(|row| row["command"][0] == "sh").count();
     assert!(shells >= 2, "{document}");
-}
-
-/// The document, once the process that counted has written it.
-fn written(file: &Path) -> Value {
-    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-    until(harness::LIMIT, document).expect("a document")
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::program;
 use harness::limited::assert_documented;
-use harness::running::{Running, until, until_file_has};
+use harness::running::{Running, state, until, until_file_has};
 use harness::{LIMIT, heaptape, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -25,11 +25,6 @@ fn pid_in(file: &Path) -> i32 {
 
 fn send(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("started by our own child");
-}
-
-fn state(pid: i32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod harness;
 
 use harness::compile::{mpi_program, program};
+use harness::limited::written;
 use harness::running::{Outcome, Running, run, until, until_file_has};
 use harness::{HEAPTAPE, LIMIT, heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
@@ -30,12 +31,6 @@ fn limited<S: AsRef<OsStr>>(limit: &str, command: impl IntoIterator<Item = S>) -
         limited.env_remove(variable);
     }
     limited
-}
-
-/// The document, once the process that counted has written it.
-fn written(file: &Path) -> Value {
-    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-    until(LIMIT, document).expect("a document")
 }
 
 fn commands(document: &Value) -> Vec<String> {

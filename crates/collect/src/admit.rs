@@ -82,6 +82,11 @@ impl Recorder {
         if let Some(process) = self.processes.last_mut() {
             process.watch = process.watch.take().or(joined.watch);
         }
+        if before.is_some()
+            && let Some(counter) = &mut self.counter
+        {
+            counter.became(self.processes.len() - 1);
+        }
         Ok(true)
     }
 

@@ -16,7 +16,7 @@ use heaptape_wire::chunk::{
     ChunkHeader, FREE, HEADER_BYTES, LARGE_BYTES, NONE, SMALL_BYTES, SMALL_PER_EXTENT,
 };
 use heaptape_wire::ledger::{LEDGER_BYTES, Ledger};
-use heaptape_wire::process::{SLOT_BYTES, SLOTS};
+use heaptape_wire::process::{SLOT_BYTES, SLOTS, SlotState};
 use heaptape_wire::session::{
     ARENA_BYTES, Arena, EXTENTS, EXTENTS_AT, GUARD_BYTES, SLOTS_AT, Stamp,
 };
@@ -63,6 +63,7 @@ pub(crate) struct SharedArena {
     larges: Vec<usize>,
     smalls: Vec<usize>,
     slots: usize,
+    ticks_per_ms: u32,
     full: bool,
 }
 
@@ -123,6 +124,7 @@ impl SharedArena {
             larges: Vec::new(),
             smalls: Vec::new(),
             slots: 0,
+            ticks_per_ms: arch::ticks_per_ms(),
             full: false,
         })
     }
@@ -138,7 +140,7 @@ impl SharedArena {
             self.offer_extent(true);
         }
         let stamp = if tsc_is_trusted() { Stamp::Tsc } else { Stamp::Counter };
-        self.arena.session().open(random()?, stamp, arch::ticks_per_ms());
+        self.arena.session().open(random()?, stamp, self.ticks_per_ms);
         Ok(())
     }
 
@@ -218,7 +220,33 @@ impl SharedArena {
             new.for_each(|index| self.arena.slot(index).offer(1));
             self.slots = end;
         }
-        self.arena.session().slots_ready.store(self.slots as u32, Ordering::Release);
+        self.restate();
+    }
+
+    /// Says how much there is of all; also once more where a program has written over it, since those that come later
+    /// would look in vain, and wait.
+    pub(crate) fn restate(&self) {
+        let session = self.arena.session();
+        let small = |extent: Option<&usize>| extent.map_or(0..0, |&extent| smalls_of(extent));
+        let words = [
+            (&session.tsc_per_ms, self.ticks_per_ms.max(1)),
+            (&session.slots_ready, self.slots as u32),
+            (&session.large_end, self.larges.last().map_or(0, |&extent| extent as u32 + 1)),
+            (&session.small_start, small(self.smalls.first()).start as u32),
+            (&session.small_end, small(self.smalls.last()).end as u32),
+        ];
+        for (word, value) in words {
+            if word.load(Ordering::Relaxed) != value {
+                word.store(value, Ordering::Release);
+            }
+        }
+        self.ledger.iter().for_each(SharedLedger::restate);
+    }
+
+    /// Slots that the next processes may take.
+    pub(crate) fn free_slots(&self) -> usize {
+        let is_free = |&slot: &usize| self.arena.slot(slot).state() == SlotState::Free;
+        (0..self.slots).filter(is_free).count()
     }
 
     /// Offers a slot again, under its next generation.
@@ -243,21 +271,15 @@ impl SharedArena {
             return false;
         }
         self.extents += 1;
-        let session = self.arena.session();
         if large {
             self.larges.push(extent);
             self.put(Chunk::Large(extent));
-            session.large_end.store(extent as u32 + 1, Ordering::Release);
         } else {
             self.smalls.push(extent);
-            let smalls = smalls_of(extent);
-            smalls.clone().for_each(|small| self.put(Chunk::Small(small)));
-            if session.small_end.load(Ordering::Relaxed) == 0 {
-                session.small_start.store(smalls.start as u32, Ordering::Relaxed);
-            }
-            session.small_end.store(smalls.end as u32, Ordering::Release);
+            smalls_of(extent).for_each(|small| self.put(Chunk::Small(small)));
         }
-        session.count_offer();
+        self.restate();
+        self.arena.session().count_offer();
         true
     }
 

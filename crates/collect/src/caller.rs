@@ -1,7 +1,7 @@
 //! Who calls at the meeting place of a job, and how each stands with the job: who joins, itself or for the
 //! process that has started it, and who waits for what comes of the limit.
 
-use heaptape_proc::read;
+use heaptape_proc::lineage;
 
 use crate::meeting::{Line, Reply, Who};
 
@@ -48,15 +48,7 @@ impl Caller {
     pub(crate) fn of(&self, who: Who) -> Option<u32> {
         match who {
             Who::Itself => Some(self.pid),
-            Who::Parent => ancestors(self.pid).next(),
+            Who::Parent => lineage(self.pid).nth(1),
         }
     }
-}
-
-/// The process that has started this one, who has started that, and so on.
-pub(crate) fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
-    // A tree that changes meanwhile does not hold us.
-    const MOST: usize = 64;
-    let parent = |pid: u32| read::stat(pid).ok().map(|stat| stat.ppid).filter(|&pid| pid > 0);
-    std::iter::successors(parent(pid), move |&pid| parent(pid)).take(MOST)
 }

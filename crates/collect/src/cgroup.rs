@@ -30,6 +30,10 @@ pub(crate) struct Group {
     name: String,
     /// Open for the command, which enters by it.
     entrance: File,
+    /// The path of the group in which this process was when it made this one.
+    home: Option<String>,
+    /// Where this process has gone aside for it: its own group.
+    left: Option<PathBuf>,
 }
 
 impl Group {
@@ -41,26 +45,61 @@ impl Group {
             format!("the cgroup {} can't be made: {error}.", what.display())
         };
         let name = stale::own_name();
+        let version = place.version.unwrap_or(2);
+        let home = cgroup::path_of(std::process::id(), version);
         stale::remove_others(ground.parent());
-        if let Ground::Alone(own) = ground {
+        let left = match ground {
+            Ground::Alone(own) => Some(own.clone()),
+            Ground::Below(_) | Ground::Beside(_) => None,
+        };
+        if let Some(own) = &left {
             go_aside(own, &name).map_err(|error| failed(own, &error))?;
         }
         let directory = ground.parent().join(&name);
-        let version = place.version.unwrap_or(2);
-        if version == 2 {
-            enable(ground.parent()).map_err(|error| failed(&directory, &error))?;
-        }
-        fs::create_dir(&directory).map_err(|error| failed(&directory, &error))?;
-        Group::at(version, directory.clone(), name).map_err(|error| {
-            let _ = fs::remove_dir(&directory);
+        let mut group = Group::new(version, ground.parent(), name.clone()).map_err(|error| {
+            left.iter().for_each(|own| come_back(own, &name));
             failed(&directory, &error)
+        })?;
+        (group.home, group.left) = (home, left);
+        Ok(group)
+    }
+
+    /// One of this name, below a group that is ours to write.
+    fn new(version: u8, parent: &Path, name: String) -> io::Result<Group> {
+        if version == 2 {
+            enable(parent)?;
+        }
+        let directory = parent.join(&name);
+        fs::create_dir(&directory)?;
+        Group::at(version, directory.clone(), name).inspect_err(|_| {
+            let _ = fs::remove_dir(&directory);
         })
     }
 
     /// One whose directory is there.
-    fn at(version: u8, directory: PathBuf, name: String) -> io::Result<Group> {
+    pub(crate) fn at(version: u8, directory: PathBuf, name: String) -> io::Result<Group> {
         let entrance = OpenOptions::new().write(true).open(directory.join("cgroup.procs"))?;
-        Ok(Group { version, directory, name, entrance })
+        Ok(Group { version, directory, name, entrance, home: None, left: None })
+    }
+
+    /// Takes in a process that stands where this one stood, or says in a sentence why it stays where it is: a
+    /// group that somebody has made for it is not left.
+    pub(crate) fn take_in(&self, pid: u32) -> Result<(), String> {
+        if self.has(pid) != Some(false) {
+            return Ok(());
+        }
+        let path = cgroup::path_of(pid, self.version);
+        if path != self.home {
+            return Err(format!(
+                "process {pid} was started in another cgroup, {}, and stays there.",
+                path.as_deref().unwrap_or("which is not known")
+            ));
+        }
+        let failed = |error| {
+            let directory = self.directory.display();
+            format!("process {pid} can't be put into the cgroup {directory}: {error}.")
+        };
+        self.write("cgroup.procs", &pid.to_string()).map_err(failed)
     }
 
     /// Limits its memory, with swap, to so many bytes; who goes beyond is killed, where the kernel can do that with all
@@ -185,6 +224,9 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.remove();
+        if !self.directory.exists() {
+            self.left.iter().for_each(|own| come_back(own, &self.name));
+        }
     }
 }
 
@@ -212,16 +254,23 @@ fn enable(parent: &Path) -> io::Result<()> {
 
 /// Takes this process, the only one of its group, into a child of it, and lets the children of the group be limited.
 fn go_aside(own: &Path, name: &str) -> io::Result<()> {
-    let aside = own.join(format!("{name}{}", stale::ASIDE));
+    let aside = aside(own, name);
     fs::create_dir(&aside)?;
-    let moved = fs::write(aside.join("cgroup.procs"), std::process::id().to_string())
-        .and_then(|()| enable(own));
-    if moved.is_err() {
-        // Back to where it was.
-        let _ = fs::write(own.join("cgroup.procs"), std::process::id().to_string());
-        let _ = fs::remove_dir(&aside);
-    }
-    moved
+    fs::write(aside.join("cgroup.procs"), std::process::id().to_string())
+        .and_then(|()| enable(own))
+        .inspect_err(|_| come_back(own, name))
+}
+
+/// Takes this process back to where it was, once no child of that is limited any more.
+fn come_back(own: &Path, name: &str) {
+    // Nobody is let in before. (It was not enabled when we came: else nobody could have been there.)
+    let _ = fs::write(own.join("cgroup.subtree_control"), "-memory");
+    let _ = fs::write(own.join("cgroup.procs"), std::process::id().to_string());
+    let _ = fs::remove_dir(aside(own, name));
+}
+
+fn aside(own: &Path, name: &str) -> PathBuf {
+    own.join(format!("{name}{}", stale::ASIDE))
 }
 
 #[cfg(test)]

@@ -138,15 +138,12 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
     let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
     let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
-    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
-    let ledger = recorder.arena.ledger();
-    enclosure.iter_mut().for_each(|enclosure| enclosure.watch(session, ledger, &halting));
+    watch_over(&recorder, enclosure.as_mut(), &halting);
     if let Some(why) = counting.launch.obstacle() {
         watch.notice(&format!("{} can't be counted: {why}", counting.launch.name()));
     }
-    let mut counted = Counted::new(watch, Some(child.id()), halting);
+    let mut counted = Counted::new(watch, Some(child.id()), halting, counting.on_limit);
     counted.enclosure = enclosure;
-    counted.on_limit = counting.on_limit;
     recorder.run(&mut child, &signals, counting.no_wait, &mut counted);
     if !counting.no_wait {
         counted.wait_for_the_rest(&mut recorder, &signals);
@@ -181,6 +178,13 @@ fn start(
         }
         started => started,
     }
+}
+
+/// Begins to look at what is resident.
+fn watch_over(recorder: &Recorder, enclosure: Option<&mut Enclosure>, halting: &Halting) {
+    let session = recorder.counter.as_ref().and_then(|counter| counter.session);
+    let ledger = recorder.arena.ledger();
+    enclosure.into_iter().for_each(|enclosure| enclosure.watch(session, ledger, halting));
 }
 
 /// A session that counts as soon as somebody registers with it.
@@ -256,6 +260,22 @@ impl Observer for Counted<'_> {
         }
     }
 
+    fn admits(&mut self, pid: u32) {
+        self.enclosure.iter_mut().for_each(|enclosure| enclosure.admit(pid));
+    }
+
+    fn is_broken(&mut self) -> bool {
+        self.enclosure.as_ref().is_some_and(Enclosure::is_over)
+    }
+
+    fn may_speak(&self) -> bool {
+        self.enclosure.is_some()
+    }
+
+    fn is_holding(&self) -> bool {
+        self.enclosure.as_ref().is_some_and(|enclosure| !enclosure.is_empty())
+    }
+
     fn after_round(&mut self, recorder: &mut Recorder) {
         if recorder.round.is_multiple_of(REAP_EVERY) {
             let mut spared = recorder.live_pids();
@@ -290,6 +310,7 @@ impl<'a> Counted<'a> {
         watch: &'a mut dyn CountWatch,
         command: Option<u32>,
         halting: Halting,
+        on_limit: OnLimit,
     ) -> Counted<'a> {
         let started = Instant::now();
         Counted {
@@ -301,8 +322,21 @@ impl<'a> Counted<'a> {
             shown: started,
             enclosure: None,
             killer: Killer::watch(Sources::here()),
-            on_limit: OnLimit::Fail,
+            on_limit,
         }
+    }
+
+    /// For commands that come by themselves: each enters the job's group before it begins.
+    pub(crate) fn enclosing(
+        watch: &'a mut dyn CountWatch,
+        recorder: &Recorder,
+        counting: &Counting,
+    ) -> Counted<'a> {
+        let halting = Halting::begin(false);
+        let mut enclosure = Enclosure::begin(counting);
+        watch_over(recorder, enclosure.as_mut(), &halting);
+        let counted = Counted::new(watch, None, halting, counting.on_limit);
+        Counted { enclosure, ..counted }
     }
 
     /// Looks at what is resident, and ends the job where that has to be.
@@ -324,9 +358,8 @@ impl<'a> Counted<'a> {
 
     /// Waits for processes that nobody counts and the group holds.
     fn wait_for_the_rest(&mut self, recorder: &mut Recorder, signals: &Signals) {
-        let is_left = |counted: &Self| counted.enclosure.as_ref().is_some_and(|e| !e.is_empty());
         let mut is_told = false;
-        while recorder.ended.is_none() && is_left(self) && !signals.ask_for_the_end() {
+        while recorder.ended.is_none() && self.is_holding() && !signals.ask_for_the_end() {
             if !std::mem::replace(&mut is_told, true) {
                 let group = self.enclosure.as_ref().and_then(Enclosure::group);
                 let pids = group.map(Group::pids).unwrap_or_default();
@@ -395,8 +428,7 @@ impl<'a> Counted<'a> {
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {
-            let stop = || self.halting.stop(&seeds, &beat);
-            self.standing = group.map_or_else(stop, |group| group.frozen(stop));
+            self.standing = self.halting.stop(&seeds, group, &beat);
             // Not before: who was refused waits for it, and for the user's word.
             if let Some(ledger) = recorder.arena.ledger() {
                 ledger.header().fail_from_now_on();

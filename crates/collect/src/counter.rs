@@ -27,13 +27,15 @@ use crate::recorder::Recorder;
 use crate::refused::Refusals;
 use crate::segments::Identity;
 use crate::stacks::Stacks;
-use crate::tasks::Tasks;
+use crate::tasks::{Shown, Tasks};
 use crate::treasury::Treasury;
 use crate::usage::Usage;
 use sampling::Unaccounted;
 
 /// A call that maps memory and has not come back for so long never will.
 const AWAY: Duration = Duration::from_millis(100);
+/// A process in which large blocks are resized for so long is in a call that never comes back, or it is not known.
+const IN_DOUBT: Duration = Duration::from_secs(20);
 
 /// What is known of a process beside its counters.
 #[derive(Debug, Default)]
@@ -50,6 +52,10 @@ struct Row {
     beyond: Option<u64>,
     /// Samples on end in which it was no longer what it had been.
     strange: u32,
+    /// Since when it is in calls that may fail.
+    in_doubt: Option<Instant>,
+    /// It is what another has become by an exec.
+    is_next: bool,
     figures: Option<Figures>,
 }
 
@@ -174,6 +180,20 @@ impl Counter {
         self.uncovered.push(Missed { pid, command, why });
     }
 
+    /// This process is what another has become: its first thread was counted there.
+    pub(crate) fn became(&mut self, place: usize) {
+        self.row(place).is_next = true;
+    }
+
+    /// All threads of processes that have been added up.
+    pub(crate) fn threads(&self) -> u64 {
+        let threads = |row: &Row| {
+            let threads = row.figures.as_ref().map_or(0, |figures| figures.threads);
+            threads.saturating_sub(row.is_next.into())
+        };
+        self.rows.iter().map(threads).fold(0, u64::saturating_add)
+    }
+
     /// A process was forked by another, whose blocks it shares.
     pub(crate) fn forked(&mut self, parent: usize, child: usize) {
         self.heirs.forked(parent, child);
@@ -194,8 +214,12 @@ impl Counter {
         let holders: Vec<Holder> = places.iter().map(|&i| holder(i, &processes[i])).collect();
         let held = self.holdings.look(self.ledger, taken, &holders);
         let pid = |holder: &Holder| processes[holder.place].known_pid();
-        let threads = holders.iter().zip(&held).map(|(holder, held)| (pid(holder), held.threads));
-        self.tasks.look(threads);
+        let shown = |(holder, held): (&Holder, &Held)| Shown {
+            pid: pid(holder),
+            sheets: held.threads,
+            made: self.ledger.account(holder.slot as usize).threads(),
+        };
+        self.tasks.look(holders.iter().zip(&held).map(shown));
         let charged = |held: &Held| heap(held, self.basis).saturating_add(held.beside());
         let each = holders.iter().zip(&held).map(|(holder, held)| (holder.place, charged(held)));
         self.now.0 = each.collect();
@@ -204,6 +228,7 @@ impl Counter {
             self.raised = (peak, Instant::now());
         }
         self.take_in(&holders, &held);
+        self.look_at_doubts(&holders);
         self.raise(&held);
     }
 
@@ -255,12 +280,32 @@ impl Counter {
         self.most.usable = self.most.usable.max(sum(&|held| held.usable));
     }
 
+    /// A call that might fail never comes back: what was granted for it stands in the peak.
+    fn give_up_doubts(&self) {
+        self.ledger.budget().give_up_doubts();
+        self.ledger.header().blur();
+    }
+
+    /// Looks for calls that never come back.
+    fn look_at_doubts(&mut self, holders: &[Holder]) {
+        for holder in holders {
+            let is_in_doubt = self.ledger.account(holder.slot as usize).is_in_doubt();
+            let since = &mut self.row(holder.place).in_doubt;
+            *since = since.filter(|_| is_in_doubt).or_else(|| is_in_doubt.then(Instant::now));
+            if since.is_some_and(|since| since.elapsed() > IN_DOUBT) {
+                self.give_up_doubts();
+            }
+        }
+    }
+
     /// Gives back what nobody holds any more.
     fn settle(&mut self, processes: &[Process], taken: usize) {
-        if self.heirs.is_settled() {
-            return;
+        let (ledger, is_settled) = (self.ledger, self.heirs.is_settled());
+        let legacy = &ledger.header().legacy;
+        let released = legacy.keep(!is_settled);
+        if is_settled {
+            return legacy.settle(released);
         }
-        let ledger = self.ledger;
         let holds = |place: usize| {
             let process = &processes[place];
             let account = ledger.account(process.slot as usize);
@@ -270,6 +315,7 @@ impl Counter {
         let awaits = |place: usize| processes[place].awaits_child();
         let freed = self.heirs.settle(holds, awaits);
         self.treasury.give_back(freed, taken);
+        legacy.settle(released);
     }
 
     /// A process is gone, or is another program now: adds it up, and takes back what it had. The `others`
@@ -295,7 +341,7 @@ impl Counter {
         };
         let sheets: Vec<usize> = (0..taken).filter(is_its).collect();
         let figures = self.figures(process, place, &sheets, time);
-        let is_exempt = figures.launcher;
+        let (is_exempt, live) = (figures.launcher, figures.sums.live());
         let row = self.row(place);
         (row.figures, row.threads) = (Some(figures), HashMap::new());
         let stacks = row.stacks.paid();
@@ -315,17 +361,53 @@ impl Counter {
             self.ledger.header().note_beside(account.beside().wrapping_neg() as u64);
         }
         self.ledger.header().ahead.end(account.ahead());
+        if account.is_in_doubt() {
+            self.give_up_doubts();
+        }
         self.treasury.give_back(stacks, taken);
+        let is_idle = self.treasury.is_idle(&sheets);
         let bytes = self.treasury.take_over(account, &sheets, taken);
         self.treasury.bury(process.slot, taken);
         let bytes = if is_exempt { 0 } else { bytes };
+        if !is_exempt {
+            // What it paid itself: stacks beyond the first step the collector has.
+            let beside = account.beside().saturating_sub(account.spent_for_objects());
+            let beside = beside.saturating_sub(stacks as i64);
+            let is_clear = is_idle && bytes as i64 == (live as i64).saturating_add(beside);
+            self.end_blocks(live, is_clear);
+        }
         self.heirs.ended(place, bytes, process.awaits_child());
         sheets.iter().for_each(|&sheet| self.ledger.sheet(sheet).clear());
         let slot = u32::from(process.slot);
         (0..taken).for_each(|sheet| self.ledger.sheet(sheet).let_go(slot));
         self.settle(processes, taken);
+        if self.heirs.charged() > 0 {
+            // Some of it are blocks that live on in its heirs.
+            self.ledger.header().blocks.blur();
+        }
         // Before the end is noted: all that it leaves is free then.
         self.treasury.mend(taken);
+    }
+
+    /// A process that is gone had so many bytes in blocks. Where that is not certain, the most of all is known no longer.
+    fn end_blocks(&self, live: u64, is_clear: bool) {
+        if !self.is_exact || self.basis == Basis::Usable {
+            return;
+        }
+        let blocks = &self.ledger.header().blocks;
+        if !is_clear {
+            blocks.blur();
+        }
+        blocks.sub(live);
+    }
+
+    /// The most that lived in blocks of all processes at one instant, where that is known.
+    pub(crate) fn exact_blocks(&self) -> Option<u64> {
+        let header = self.ledger.header();
+        let is_counted = self.is_exact && self.basis != Basis::Usable && self.is_all_held();
+        let is_known =
+            is_counted && !header.is_blurred() && header.uncounted.load(Ordering::Relaxed) == 0;
+        is_known.then(|| header.blocks.most()).flatten()
     }
 
     /// A process has ended by SIGKILL, just after a look at all.
@@ -347,9 +429,10 @@ impl Counter {
         let end = if is_exempt { sums.live() } else { self.treasury.used(account, sheets) };
         let job = self.ledger.budget().peak();
         let basis = self.basis;
-        let Row { most, stacks, .. } = *self.row(place);
+        let Row { most, stacks, threads_seen, .. } = *self.row(place);
+        self.tasks.note(account.threads_most());
         let own = peak(sums.peak, most.requested);
-        let usable = peak(sums.usable_peak, most.usable);
+        let usable = peak(sums.usable_peak, most.usable).at_least(own);
         let heap = if basis == Basis::Usable { usable } else { own };
         let lower = most.charged.max(if self.is_all_held() { heap.lower } else { 0 });
         let upper = match is_exempt {
@@ -374,7 +457,8 @@ impl Counter {
             requested: own,
             usable: is_detailed.then_some(usable),
             resident,
-            threads: self.rows[place].threads_seen,
+            // (Some of those that it has made may never have called the allocator.)
+            threads: threads_seen.max(account.threads().saturating_add(1)),
             sums,
             modules,
         }
@@ -394,6 +478,7 @@ impl Counter {
         }
         let sheets = u64::from(header.sheets_taken.load(Ordering::Relaxed));
         let unused = unused(sheets, self.is_exact).saturating_add(header.ahead.most());
+        let unused = unused.saturating_add(header.legacy.stale());
         self.ledger.budget().peak().saturating_sub(unused)
     }
 

@@ -34,6 +34,8 @@ const LEAST: u64 = 32 << 20;
 /// A job's enclosure.
 pub(crate) struct Enclosure {
     group: Option<Arc<Group>>,
+    /// Whether a command that has come by itself is in it, or was.
+    has_members: bool,
     basis: Basis,
     looker: Arc<Mutex<Looker>>,
     /// The thread that looks, and whether it shall end.
@@ -70,6 +72,7 @@ impl Enclosure {
         let looker = Looker::new((limit, ceiling), counting.basis, group.clone(), kernel);
         Some(Enclosure {
             group,
+            has_members: false,
             basis: counting.basis,
             looker: Arc::new(Mutex::new(looker)),
             thread: None,
@@ -84,8 +87,24 @@ impl Enclosure {
 
     /// The command could not enter its group: there is none.
     pub(crate) fn give_up(&mut self) {
+        let sentence = "the command could not enter its cgroup: the kernel did not let it.";
+        self.do_without(sentence.to_owned());
+    }
+
+    fn do_without(&mut self, why: String) {
         self.group = None;
-        self.looker().give_up();
+        self.looker().give_up(why);
+    }
+
+    /// Takes in a command that has come by itself. Where the first can't be, there is no group; where a later one
+    /// can't be, it is one of the others only.
+    pub(crate) fn admit(&mut self, pid: u32) {
+        let Some(group) = &self.group else { return };
+        match group.take_in(pid) {
+            Ok(()) => self.has_members = true,
+            Err(why) if self.has_members => self.looker().is_of_some_only(why),
+            Err(why) => self.do_without(why),
+        }
     }
 
     /// Begins to look. `session`: our own file, which processes have mapped. Where there can be no thread more, looks are
@@ -134,12 +153,22 @@ impl Enclosure {
         self.group.as_ref().is_none_or(|group| group.pids().is_empty())
     }
 
-    /// Takes in what is known, and looks, if it is time to; why the job has to end, if it has to, once.
+    /// Takes in what is known; why the job has to end, if it has to, once. Looks itself where that `is_last`, or nobody
+    /// else does.
     pub(crate) fn look(&mut self, seen: Seen, is_last: bool) -> Option<Over> {
         let mut looker = self.looker();
         looker.tell(seen);
-        looker.look(is_last);
+        if is_last || self.thread.is_none() {
+            looker.look(is_last);
+        }
         looker.news()
+    }
+
+    /// Whether the job has gone too far, by a look that is taken now.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut looker = self.looker();
+        looker.look(true);
+        looker.is_over()
     }
 
     /// The job is over: what the kernel says of it. The group is gone then, unless somebody is still in it.

@@ -9,16 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
-use heaptape_proc::launcher;
+use heaptape_proc::{launcher, lineage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
-use crate::caller::{Caller, Standing, Waiting, ancestors};
+use crate::caller::{Caller, Standing, Waiting};
 use crate::count::{self, CountWatch, Counted, Counting};
 use crate::counter::Counter;
 use crate::exit;
-use crate::halt::Halting;
 use crate::meeting::{self, Heard, Reply};
 use crate::output::OpenOutput;
 use crate::record::{self, Outcome, Recording};
@@ -74,7 +73,12 @@ struct Gathering {
 
 /// What a wrapper changed.
 enum Change {
-    Joined(u32, Vec<String>),
+    /// A process, its command, and whether it is none of the job's already.
+    Joined {
+        pid: u32,
+        command: Vec<String>,
+        is_new: bool,
+    },
     Failed(u32),
     Waits(u32),
     Asks(u32),
@@ -125,7 +129,7 @@ pub(crate) fn count(
             return None;
         }
     };
-    let mut counted = Counted::new(watch, None, Halting::begin(false));
+    let mut counted = Counted::enclosing(watch, &recorder, counting);
     let whole = gathering.run(&mut recorder, counting.no_wait, &mut counted);
     if gathering.joined == 0 {
         return None;
@@ -188,7 +192,10 @@ impl Gathering {
             let reply = Reply::Session(recorder.arena.session_path().to_owned());
             for change in self.listen() {
                 match change {
-                    Change::Joined(pid, command) => {
+                    Change::Joined { pid, command, is_new } => {
+                        if is_new {
+                            observer.admits(pid);
+                        }
                         recorder.namespaces.expect(pid);
                         recorder.intents.expect(recorder.namespaces.of(pid), pid, command);
                         let (job, watch) = (launcher::job_of(pid), exit::watch(pid));
@@ -201,16 +208,19 @@ impl Gathering {
                     }
                     Change::Waits(pid) => self.answer(pid, &Reply::Within(None)),
                     Change::Asks(pid) => {
-                        let is_broken = recorder.counter.as_ref().is_some_and(Counter::is_broken);
+                        let is_broken = recorder.counter.as_ref().is_some_and(Counter::is_broken)
+                            || observer.is_broken();
                         self.answer(pid, &Reply::Within(is_broken.then_some(false)));
                     }
                 }
             }
             self.let_go();
             let Some(busy) = recorder.go_on(None) else { return false };
-            self.aloud(recorder.has_news(), || observer.after_round(recorder));
+            let may_speak = recorder.has_news() || observer.may_speak();
+            self.aloud(may_speak, || observer.after_round(recorder));
+            let is_left = || !recorder.is_over(no_wait) || (!no_wait && observer.is_holding());
             if self.is_over()
-                && (self.joined == 0 || recorder.is_over(no_wait))
+                && (self.joined == 0 || !is_left() || recorder.waits_in_vain())
                 && !self.is_called()
             {
                 return true;
@@ -235,8 +245,8 @@ impl Gathering {
                 Heard::Nothing => callers.push(caller),
                 Heard::Joins(who, command, stderr) => {
                     let Some(pid) = caller.of(who) else { continue };
-                    self.take_in(pid, stderr);
-                    changes.push(Change::Joined(pid, command));
+                    let is_new = self.take_in(pid, stderr);
+                    changes.push(Change::Joined { pid, command, is_new });
                     callers.push(Caller { standing: Standing::Joined, pid, ..caller });
                 }
                 Heard::Waits => {
@@ -258,7 +268,7 @@ impl Gathering {
         }
         self.callers = callers;
         for change in &changes {
-            if let Change::Joined(pid, _) = change {
+            if let Change::Joined { pid, .. } = change {
                 self.settle_with(*pid);
             }
         }
@@ -266,19 +276,20 @@ impl Gathering {
     }
 
     /// A process joins. What a member has started is none of those that its launcher starts, and whose
-    /// number is known.
-    fn take_in(&mut self, pid: u32, stderr: Option<OwnedFd>) {
+    /// number is known. Whether it is none of those.
+    fn take_in(&mut self, pid: u32, stderr: Option<OwnedFd>) -> bool {
         let is_member = |pid: u32| self.members.iter().any(|member| member.pid == pid);
-        let is_members = std::iter::once(pid).chain(ancestors(pid)).any(is_member);
+        let is_members = lineage(pid).any(is_member);
         self.joined += u32::from(!is_members);
         self.members.push(Member { pid, watch: exit::watch(pid), stderr });
         self.was_called = true;
         self.held = None;
+        !is_members
     }
 
     /// Who waits for this process's part in the job need not be waited for any more.
     fn settle_with(&mut self, pid: u32) {
-        let Some(parent) = ancestors(pid).next() else { return };
+        let Some(parent) = lineage(pid).nth(1) else { return };
         let waits =
             |caller: &&mut Caller| caller.pid == parent && caller.standing == Standing::WaitsFirst;
         self.callers.iter_mut().filter(waits).for_each(|it| it.standing = Standing::Waits);
@@ -359,7 +370,7 @@ impl Gathering {
         let mut last = Instant::now();
         while last.elapsed() < REFUSALS {
             for change in self.listen() {
-                if let Change::Joined(pid, _) | Change::Waits(pid) = change {
+                if let Change::Joined { pid, .. } | Change::Waits(pid) = change {
                     self.answer(pid, &Reply::Refused(why.to_owned()));
                     last = Instant::now();
                 }
@@ -373,7 +384,7 @@ impl Gathering {
         while !self.is_over() || self.is_called() {
             for change in self.listen() {
                 match change {
-                    Change::Joined(pid, _) | Change::Waits(pid) => {
+                    Change::Joined { pid, .. } | Change::Waits(pid) => {
                         self.answer(pid, &Reply::Over(why.to_owned()));
                     }
                     // Not all was counted.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use heaptape_proc::read;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::cgroup::Group;
 use crate::exit;
 
 /// How long processes may take to end that were killed.
@@ -22,6 +23,8 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// What is needed to reach all of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Halting {
+    /// This process, whose children they become.
+    own: u32,
     /// Children of ours from before the job, which are no part of it.
     strangers: HashSet<u32>,
     /// Whether processes of the job that lose their parent become our children.
@@ -36,19 +39,25 @@ impl Halting {
             // SAFETY: sets a flag of this process.
             unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
         }
-        let children = read::children(std::process::id()).unwrap_or_default();
-        Halting { strangers: children.into_iter().collect(), adopts }
+        let own = std::process::id();
+        let children = read::children(own).unwrap_or_default();
+        Halting { own, strangers: children.into_iter().collect(), adopts }
     }
 
-    /// Stops the job: its processes, whatever group or session they are in. `seeds` are those that are known.
-    pub(crate) fn stop(&self, seeds: &[u32], beat: &dyn Fn()) -> Standing {
-        let mut family = Family::new(seeds, &self.strangers);
-        family.stop(beat);
-        // A process that runs on another processor takes a moment to notice.
+    /// Stops the job: its processes, whatever group or session they are in. `seeds` are those that are known; those of
+    /// its control `group` are held meanwhile, where the kernel can do that.
+    pub(crate) fn stop(&self, seeds: &[u32], group: Option<&Group>, beat: &dyn Fn()) -> Standing {
+        let mut family = Family::new(seeds, self);
+        match group {
+            Some(group) => group.frozen(|| family.stop(beat)),
+            None => family.stop(beat),
+        }
+        // A process that runs on another processor takes a moment to notice. (One that is frozen would not at all.)
         let until = Instant::now() + NOTICE;
+        beat();
         while family.is_any_running() && Instant::now() < until {
-            beat();
             std::thread::sleep(MOMENT);
+            beat();
         }
         let mut names: Vec<Name> = family.known.into_keys().collect();
         names.sort_unstable();
@@ -57,7 +66,7 @@ impl Halting {
 
     /// Kills the job, and waits until none of it is left. `dying` is told of each process before.
     pub(crate) fn kill(&self, seeds: &[u32], beat: &dyn Fn(), mut dying: impl FnMut(u32)) {
-        let mut family = Family::new(seeds, &self.strangers);
+        let mut family = Family::new(seeds, self);
         let until = Instant::now() + PATIENCE;
         let mut told = HashSet::new();
         loop {
@@ -80,7 +89,7 @@ impl Halting {
 
     /// All of a job of which these are known.
     pub(crate) fn all(&self, seeds: Vec<u32>) -> Vec<u32> {
-        kin(seeds, &self.strangers)
+        kin(seeds, self)
     }
 
     /// Takes the ends of orphans that came to us, but for the `spared` ones, whose end is still asked for
@@ -89,7 +98,7 @@ impl Halting {
         if !self.adopts {
             return;
         }
-        for pid in read::children(std::process::id()).unwrap_or_default() {
+        for pid in read::children(self.own).unwrap_or_default() {
             if !spared.contains(&pid) && !self.strangers.contains(&pid) && exit::has_ended(pid) {
                 // SAFETY: waits for a child that has ended, and whose status nobody wants.
                 unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
@@ -123,15 +132,14 @@ type Name = (u32, u64);
 /// A job's processes that have been found.
 struct Family<'a> {
     seeds: Vec<u32>,
-    /// Children of ours that are no part of it.
-    strangers: &'a HashSet<u32>,
+    halting: &'a Halting,
     /// With a descriptor each.
     known: HashMap<Name, OwnedFd>,
 }
 
 impl<'a> Family<'a> {
-    fn new(seeds: &[u32], strangers: &'a HashSet<u32>) -> Family<'a> {
-        Family { seeds: seeds.to_vec(), strangers, known: HashMap::new() }
+    fn new(seeds: &[u32], halting: &'a Halting) -> Family<'a> {
+        Family { seeds: seeds.to_vec(), halting, known: HashMap::new() }
     }
 
     /// Stops all, until there are no more.
@@ -153,7 +161,7 @@ impl<'a> Family<'a> {
         let mut seeds = self.seeds.clone();
         seeds.extend(self.known.keys().map(|&(pid, _)| pid));
         let mut any = false;
-        for pid in kin(seeds, self.strangers) {
+        for pid in kin(seeds, self.halting) {
             any |= self.learn(pid);
         }
         any
@@ -196,11 +204,10 @@ impl<'a> Family<'a> {
 }
 
 /// These processes, our children but for the strangers, and the children of all.
-fn kin(mut seeds: Vec<u32>, strangers: &HashSet<u32>) -> Vec<u32> {
-    let own = std::process::id();
-    seeds.extend(read::children(own).unwrap_or_default());
-    let (mut seen, mut all) = (strangers.clone(), Vec::new());
-    seen.insert(own);
+fn kin(mut seeds: Vec<u32>, halting: &Halting) -> Vec<u32> {
+    seeds.extend(read::children(halting.own).unwrap_or_default());
+    let (mut seen, mut all) = (halting.strangers.clone(), Vec::new());
+    seen.insert(halting.own);
     while let Some(pid) = seeds.pop() {
         if seen.insert(pid) {
             seeds.extend(read::children(pid).unwrap_or_default());
@@ -212,4 +219,36 @@ fn kin(mut seeds: Vec<u32>, strangers: &HashSet<u32>) -> Vec<u32> {
 
 fn name(pid: u32) -> Option<Name> {
     Some((pid, read::stat(pid).ok()?.starttime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::fs;
+    use std::process::Command;
+
+    #[test]
+    fn nobody_waits_for_a_frozen_process_to_notice_that_it_is_stopped() {
+        let name = format!("heaptape-halt.{}", std::process::id());
+        let stand = std::env::temp_dir().join(name);
+        fs::create_dir_all(&stand).unwrap();
+        fs::write(stand.join("cgroup.procs"), "").unwrap();
+        let freeze = stand.join("cgroup.freeze");
+        fs::write(&freeze, "0").unwrap();
+        let group = Group::at(2, stand.clone(), "stand".into()).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        // In place of this process, whose other children are those of other tests.
+        let halting = Halting { own: 1 << 23, strangers: HashSet::new(), adopts: false };
+        let seen = RefCell::new(Vec::new());
+        let beat = || seen.borrow_mut().push(fs::read_to_string(&freeze).unwrap());
+        let standing = halting.stop(&[child.id()], Some(&group), &beat);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(group);
+        let _ = fs::remove_dir_all(&stand);
+        assert_eq!(standing.pids(), [child.id()]);
+        let seen = seen.into_inner();
+        assert_eq!((seen.first().unwrap().as_str(), seen.last().unwrap().as_str()), ("1", "0"));
+    }
 }

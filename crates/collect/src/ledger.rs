@@ -85,7 +85,15 @@ impl SharedLedger {
         let bytes = (end - self.sheets) * SHEET_BYTES;
         if allocate(file, SHEETS_AT + self.sheets * SHEET_BYTES, bytes).is_ok() {
             self.sheets = end;
-            header.sheets_ready.store(end as u32, Ordering::Release);
+            self.restate();
+        }
+    }
+
+    /// Says how many sheets are ready; also once more where a program has written over it.
+    pub(crate) fn restate(&self) {
+        let (word, value) = (&self.ledger.header().sheets_ready, self.sheets as u32);
+        if word.load(Ordering::Relaxed) != value {
+            word.store(value, Ordering::Release);
         }
     }
 

@@ -133,7 +133,8 @@ impl Namespaces {
 
     /// Looks for a process, among `near` ones first.
     pub(crate) fn find(&self, sought: &Sought, near: &[u32]) -> Found {
-        if self.is_here(sought.who) {
+        // Of one that is older than the job, somebody has written the number over another's.
+        if self.is_here(sought.who) && !self.is_older(sought.who.pid) {
             return Found::Here(sought.who.pid);
         }
         let likely = near.iter().copied().chain([sought.who.pid]);

@@ -54,6 +54,8 @@ const FORK_GRACE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long threads may wait for chunks while none is given back and none can be made.
 const STUCK: Duration = Duration::from_secs(2);
+/// How long those wait for an answer at the most who ask for memory of the dead.
+const UNANSWERED: Duration = Duration::from_secs(3);
 /// Why a tape ends before its job, when nothing is wrong: `--no-wait`, or a signal that asked for it.
 const WENT_ON: &str = "processes-went-on";
 /// Process slots to keep at hand: a burst of forks finds them before the next round.
@@ -75,6 +77,24 @@ pub(crate) trait Observer {
 
     /// A round is over.
     fn after_round(&mut self, _recorder: &mut Recorder) {}
+
+    /// A command has come by itself, and has not begun.
+    fn admits(&mut self, _pid: u32) {}
+
+    /// Whether it is certain by now that the job does not stay within its limit.
+    fn is_broken(&mut self) -> bool {
+        false
+    }
+
+    /// Whether there may be something to tell after any round.
+    fn may_speak(&self) -> bool {
+        false
+    }
+
+    /// Whether processes are left that are held and not counted.
+    fn is_holding(&self) -> bool {
+        false
+    }
 }
 
 /// The state of a recording.
@@ -111,6 +131,8 @@ pub(crate) struct Recorder {
     pub(crate) turned_away: u32,
     /// Since when there is no process that is known, after the command's end.
     alone: Option<Instant>,
+    /// Since when there is a question of those who ask for memory of the dead.
+    asked: Option<Instant>,
     /// Processes that went on unrecorded because we stood still.
     pub(crate) detached: usize,
     pub(crate) ended: Option<Ended>,
@@ -158,6 +180,7 @@ impl Recorder {
             statuses: HashMap::new(),
             turned_away: 0,
             alone: None,
+            asked: None,
             detached: 0,
             ended: None,
             root: None,
@@ -242,7 +265,7 @@ impl Recorder {
 
     /// Whether somebody has been awaited for long, of whom there is no trace: what says so was written by a program that
     /// wrote over the shared pages.
-    fn waits_in_vain(&mut self) -> bool {
+    pub(crate) fn waits_in_vain(&mut self) -> bool {
         if self.live.iter().any(|&i| !self.processes[i].is_lost_from_sight()) {
             self.alone = None;
             return false;
@@ -302,7 +325,10 @@ impl Recorder {
         self.part_with_replaced()?;
         let question = self.arena.ledger().and_then(|ledger| ledger.header().question());
         let changed = self.admit(&arrivals)? | self.reap(root)?;
-        question.into_iter().for_each(|question| self.answer(question));
+        match question {
+            Some(question) => self.answer(question),
+            None => self.asked = None,
+        }
         self.supply();
         self.judge_intents()?;
         self.take_in_gaps()?;
@@ -338,7 +364,11 @@ impl Recorder {
         // One that is gone keeps what it had until it is known how it ended, one that is another program now
         // until that is let in.
         let keeps = |&place: &usize| self.processes[place].gone.is_some();
-        if !self.live.iter().any(keeps) && self.arrivals().is_empty() {
+        let is_known = !self.live.iter().any(keeps) && self.arrivals().is_empty();
+        // Somebody who never comes in is one whom a program has written over the shared pages.
+        let is_late = self.asked.get_or_insert_with(Instant::now).elapsed() > UNANSWERED;
+        if is_known || is_late {
+            self.asked = None;
             self.find_stacks();
             let sheets = self.arena.sheets();
             self.counter.iter_mut().for_each(|counter| counter.find_at_once(sheets));
@@ -437,9 +467,11 @@ impl Recorder {
             let why = if self.arena.is_full() { "shared-memory-full" } else { "no-chunks-left" };
             self.ended.get_or_insert(Ended::Other(why.into()));
         }
-        if self.live.len() + SPARE_SLOTS > self.arena.slots() {
+        // Not by how many are taken: who writes over them makes others of them.
+        if self.arena.free_slots() < SPARE_SLOTS {
             self.arena.offer_slots(2 * SPARE_SLOTS);
         }
+        self.arena.restate();
     }
 
     /// Looks at new announcements of execs.

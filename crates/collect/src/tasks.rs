@@ -1,8 +1,9 @@
-//! Threads that live at one time, by the kernel's count: asked whenever the sheets of the ledger show more of them.
+//! Threads that live at one time, by the kernel's count: asked whenever threads were made, or the sheets of the ledger show
+//! more of them.
 //!
 //! A sheet is its thread's until somebody sees that the thread is gone, so of threads that come and go there are more
-//! sheets than there ever were threads at one time. The kernel's count is of a moment; what came and went between two
-//! is not seen.
+//! sheets than there ever were threads at one time; and a thread that never calls the allocator has none. The kernel's count
+//! is of a moment; what came and went between two is not seen. Of a single process more is known where libc tells.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +15,42 @@ use crate::budget::Budget;
 const EVERY: Duration = Duration::from_millis(10);
 const SHARE: u32 = 50;
 
+/// A process that runs, as far as the ledger shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// Its pid, where that is known.
+    pub(crate) pid: Option<u32>,
+    /// Its sheets.
+    pub(crate) sheets: u64,
+    /// Threads that it has made.
+    pub(crate) made: u64,
+}
+
 /// The count so far.
 pub(crate) struct Tasks {
     due: Budget,
     most: u64,
+    /// What was made by the time of the last look.
+    made: u64,
 }
 
 impl Tasks {
     pub(crate) fn new() -> Tasks {
-        Tasks { due: Budget::new(EVERY, SHARE, Instant::now()), most: 0 }
+        Tasks { due: Budget::new(EVERY, SHARE, Instant::now()), most: 0, made: 0 }
     }
 
-    /// The processes that run, each by its pid, where that is known, and its sheets.
-    pub(crate) fn look(&mut self, processes: impl Iterator<Item = (Option<u32>, u64)> + Clone) {
-        let shown: u64 = processes.clone().map(|(_, sheets)| sheets).fold(0, u64::saturating_add);
+    /// The processes that run.
+    pub(crate) fn look(&mut self, processes: impl Iterator<Item = Shown> + Clone) {
+        let sum = |of: fn(&Shown) -> u64| {
+            processes.clone().map(|shown| of(&shown)).fold(0, u64::saturating_add)
+        };
+        let (sheets, made) = (sum(|shown| shown.sheets), sum(|shown| shown.made));
         let started = Instant::now();
-        if shown <= self.most || !self.due.is_due(started) {
+        if sheets <= self.most && made == self.made || !self.due.is_due(started) {
             return;
         }
-        let threads = |(pid, sheets): (Option<u32>, u64)| {
+        self.made = made;
+        let threads = |Shown { pid, sheets, .. }: Shown| {
             let Some(pid) = pid else { return sheets };
             // One that is gone had a thread a moment ago.
             read::stat(pid).map_or(sheets.min(1), |stat| stat.threads)
@@ -61,11 +79,13 @@ mod tests {
     fn the_kernel_counts_what_sheets_only_bound() {
         let own = read::stat(std::process::id()).unwrap().threads;
         let mut tasks = Tasks::new();
-        tasks.look([(Some(std::process::id()), 10_000), (None, 3)].into_iter());
+        let shown = |pid, sheets, made| Shown { pid, sheets, made };
+        let id = Some(std::process::id());
+        tasks.look([shown(id, 10_000, 0), shown(None, 3, 0)].into_iter());
         // The tests run in threads, too, which come and go.
         assert!(tasks.most() >= 4 && tasks.most() < own + 1000, "{}", tasks.most());
         tasks.note(20_000);
-        tasks.look([(Some(std::process::id()), 10_000)].into_iter());
+        tasks.look([shown(id, 10_000, 0)].into_iter());
         assert_eq!(tasks.most(), 20_000);
     }
 }

@@ -13,6 +13,7 @@ use crate::patched::Patches;
 /// All figures together.
 pub(crate) fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Job {
     let header = counter.ledger.header();
+    let all_threads = counter.threads();
     let processes = counter.take_processes();
     if counting.limit.is_some() {
         counter.uncovered.extend(greedy_launchers(&processes));
@@ -42,10 +43,7 @@ pub(crate) fn job(mut counter: Counter, counting: &Counting, elapsed: f64) -> Jo
         elapsed,
         processor: times.processor,
         faults: times.faults,
-        threads: [
-            threads,
-            processes.iter().map(|process| process.threads).sum::<u64>().max(threads),
-        ],
+        threads: [threads, all_threads.max(threads)],
         numa_nodes: system::numa_nodes().unwrap_or(1),
         processes,
         uncovered: counter.uncovered,
@@ -124,11 +122,11 @@ impl Together {
             }
             Basis::Usable => 0,
         };
-        Together {
-            charged,
-            // What is usable is at least what was requested.
-            requested: seen(requested, most.requested.max(blocks), most_blocks),
-            usable: seen(usable, most.usable, most_usable),
-        }
+        let requested = counter.exact_blocks().map_or_else(
+            || seen(requested, most.requested.max(blocks), most_blocks),
+            |exact| Bounds::exact(exact.max(most.requested)),
+        );
+        let usable = seen(usable, most.usable, most_usable).at_least(requested);
+        Together { charged, requested, usable }
     }
 }

@@ -71,6 +71,11 @@ impl Treasury {
         own.max(0) as u64
     }
 
+    /// Whether the threads with these sheets had no credit: where nothing is drawn ahead they have it within a call only.
+    pub(crate) fn is_idle(&self, sheets: &[usize]) -> bool {
+        sheets.iter().all(|&sheet| self.ledger.purse(sheet).credit() == 0)
+    }
+
     /// The process with this account and these sheets is gone: takes over what it used, and gives back what it
     /// had not used; the bytes that are kept for itself. `taken`: sheets that were ever taken.
     pub(crate) fn take_over(&mut self, account: &Account, sheets: &[usize], taken: usize) -> u64 {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use heaptape_proc::{Stat, read};
+use heaptape_proc::{Stat, lineage, read};
 
 use crate::budget::{self, Budget};
 use crate::segments::Segments;
@@ -16,8 +16,6 @@ use crate::segments::Segments;
 const EVERY: Duration = Duration::from_millis(250);
 /// The share of the time that this may take: one part in this many.
 const SHARE: u32 = 100;
-/// Generations between a process and us at the most, as far as is looked.
-const GENERATIONS: usize = 64;
 
 /// Processor time in seconds and page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -153,18 +151,9 @@ impl Usage {
 }
 
 /// Whether a child of `parent` is none that will be waited for by us or by our descendants.
-fn is_stranger(mut parent: u32) -> bool {
+fn is_stranger(parent: u32) -> bool {
     let own = std::process::id();
-    for _ in 0..GENERATIONS {
-        if parent == own {
-            return false;
-        }
-        match read::stat(parent) {
-            Ok(stat) if parent > 1 => parent = stat.ppid,
-            _ => return true,
-        }
-    }
-    true
+    lineage(parent).all(|pid| pid != own)
 }
 
 fn times(stat: &Stat) -> Times {

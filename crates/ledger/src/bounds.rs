@@ -27,6 +27,11 @@ impl Bounds {
         self.upper = self.upper.max(value);
     }
 
+    /// The same of a figure that is never less than the other.
+    pub fn at_least(self, other: Bounds) -> Bounds {
+        Bounds { lower: self.lower.max(other.lower), upper: self.upper.max(other.upper) }
+    }
+
     /// The largest value of a sum of two, given those of each: they may have come together, or not.
     pub fn join_peak(&mut self, other: Bounds) {
         self.lower = self.lower.max(other.lower);

@@ -78,8 +78,12 @@ impl Cgroup {
 
 /// Whether another process is accounted in a group whose path ends so; `None` where it has ended.
 pub fn is_in(pid: u32, version: u8, end: &str) -> Option<bool> {
-    let groups = read::groups(pid)?;
-    Some(path_in(&groups, version)?.split('/').any(|name| name == end))
+    Some(path_of(pid, version)?.split('/').any(|name| name == end))
+}
+
+/// The path of the group in which a process is accounted; `None` where it has ended.
+pub fn path_of(pid: u32, version: u8) -> Option<String> {
+    path_in(&read::groups(pid)?, version).map(str::to_owned)
 }
 
 /// A file of a group.

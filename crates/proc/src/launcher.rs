@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 
 use crate::job::{self, Job};
+use crate::lineage;
 use crate::read;
 
 /// The variable by which a user names the job.
@@ -42,16 +43,8 @@ fn told(pid: u32) -> Option<Job> {
 /// The nearest ancestor of a rank that is not of that rank. `None` when `pid` is no rank.
 pub fn of(pid: u32) -> Option<LauncherProcess> {
     let own = told(pid)?;
-    let mut at = read::stat(pid).ok()?.ppid;
-    // Every step goes up; the bound only keeps a tree that changes meanwhile from holding us.
-    for _ in 0..64 {
-        let is_same =
-            told(at).is_some_and(|job| (job.launcher, job.rank) == (own.launcher, own.rank));
-        if !is_same {
-            break;
-        }
-        at = read::stat(at).ok()?.ppid;
-    }
+    let is_same = |job: Job| (job.launcher, job.rank) == (own.launcher, own.rank);
+    let at = lineage(pid).skip(1).find(|&at| !told(at).is_some_and(is_same))?;
     Some(LauncherProcess { pid: at, started: read::stat(at).ok()?.starttime })
 }
 

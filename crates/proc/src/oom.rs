@@ -12,27 +12,17 @@ pub struct Kill {
     pub pid: u32,
     /// Its name, of which the kernel keeps 15 bytes.
     pub name: String,
-    /// The group whose limit was reached, as a path in its hierarchy; `None` where the machine's memory was out, or the log
-    /// does not say.
-    pub group: Option<String>,
     /// The message.
     pub message: String,
 }
 
 /// The kills among messages of the kernel's log.
 pub fn kills(messages: &[String]) -> Vec<Kill> {
-    let mut found = Vec::new();
-    // The group stands in a message before.
-    let mut group = None;
-    for message in messages {
-        if message.starts_with("oom-kill:") {
-            group = option(message, "oom_memcg=").map(str::to_owned);
-        } else if let Some((pid, name)) = killed(message) {
-            let (name, message) = (name.to_owned(), message.clone());
-            found.push(Kill { pid, name, group: group.take(), message });
-        }
-    }
-    found
+    let kill = |message: &String| {
+        let (pid, name) = killed(message)?;
+        Some(Kill { pid, name: name.to_owned(), message: message.clone() })
+    };
+    messages.iter().filter_map(kill).collect()
 }
 
 /// `Memory cgroup out of memory: Killed process 8517 (solver) total-vm:…`; older kernels have the first part in a message of
@@ -47,12 +37,6 @@ fn killed(message: &str) -> Option<(u32, &str)> {
     let (pid, rest) = message[at + WORDS.len()..].split_once(" (")?;
     let (name, _) = rest.rsplit_once(") total-vm:").or_else(|| rest.rsplit_once("), UID"))?;
     Some((pid.parse().ok()?, name))
-}
-
-/// The value of an option, up to the next comma.
-fn option<'a>(message: &'a str, name: &str) -> Option<&'a str> {
-    let at = message.find(name)? + name.len();
-    message[at..].split(',').next()
 }
 
 /// The counter in the text of `vmstat`.
@@ -84,9 +68,8 @@ mod tests {
             "oom_reaper: reaped process 8517 (a b), now anon-rss:0kB",
             "Out of memory: Killed process 9 (solver) total-vm:1kB, anon-rss:1kB",
         ]);
-        let told: Vec<_> =
-            found.iter().map(|kill| (kill.pid, &*kill.name, kill.group.as_deref())).collect();
-        assert_eq!(told, [(8517, "a b", Some("/job/a")), (9, "solver", None)]);
+        let told: Vec<_> = found.iter().map(|kill| (kill.pid, &*kill.name)).collect();
+        assert_eq!(told, [(8517, "a b"), (9, "solver")]);
         assert!(found[0].message.starts_with("Memory cgroup out of memory"));
     }
 

@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(lines[0], names.join(","));
         assert_eq!(
             lines[1],
-            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\""
+            "0,77,7,12,1,realloc,0x2000,100,4,0,0x1000,24,3,2,true,true,0x4010,\"/opt/a, b/lib.so\",0x10,\"f(int, char)\",12"
         );
-        assert_eq!(lines[2], "1,,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,");
+        assert_eq!(lines[2], "1,,8,12,1,free,0x2000,0,0,0,,24,,2,,,,,,,");
     }
 }

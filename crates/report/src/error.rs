@@ -1,4 +1,4 @@
-//! Why a text is no size, or a plot could not be drawn.
+//! Why a text is no size, or a picture could not be drawn.
 
 /// What is wrong with it, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,13 @@ pub enum Error {
     /// A range of sizes whose end is below its beginning.
     #[error("The range of sizes '{0}' ends before it begins.")]
     Backwards(String),
+    /// No stack has anything of what was asked for.
+    #[error("There is nothing to draw: nothing was {measured}.")]
+    Nothing {
+        /// What was asked for, in words.
+        measured: String,
+    },
     /// The plotting library failed.
-    #[error("The plot could not be drawn: {0}.")]
+    #[error("The picture could not be drawn: {0}.")]
     Draw(String),
 }

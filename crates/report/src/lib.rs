@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod callgraph;
 mod classes;
 pub mod columns;
 pub mod csv;
@@ -17,6 +18,9 @@ pub mod doctor;
 pub mod document;
 mod error;
 pub mod events;
+pub mod firefox;
+pub mod flamegraph;
+pub mod folded;
 pub mod info;
 pub mod json;
 pub mod leaks;
@@ -25,12 +29,14 @@ pub mod live;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plot;
+pub mod pprof;
 #[cfg(test)]
 mod sample;
 pub mod sheet;
 pub mod sites;
 pub mod size;
 pub mod spark;
+pub mod speedscope;
 pub mod stacks;
 pub mod table;
 pub mod text;

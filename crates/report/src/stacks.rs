@@ -4,7 +4,7 @@ use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::choice::Moment;
 use heaptape_analyze::live::{Caller, Trace};
 use heaptape_analyze::lives::Load;
-use heaptape_analyze::profile::{Frame, Measure, Metric, Profile};
+use heaptape_analyze::profile::{Frame, Measure, Metric, Profile, Stack};
 
 use crate::size::{Count, Millis, Size};
 use crate::text;
@@ -80,6 +80,14 @@ impl Subject<'_> {
         sentences
     }
 
+    /// The stacks that have something of the measure, with that.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = (&Stack, u64)> {
+        let measure = self.measure;
+        let weight = move |stack: &Stack| measure.weight(measure.metric.of(&stack.deeds));
+        let stacks = self.profile.stacks.iter().map(move |stack| (stack, weight(stack)));
+        stacks.filter(|(_, weight)| *weight > 0)
+    }
+
     /// A part of the measure, in its unit.
     pub(crate) fn figure(&self, load: Load) -> String {
         if self.measure.blocks {
@@ -130,4 +138,53 @@ fn amount(load: Load) -> String {
 fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Stacks whose figures are known, for the tests of all that is made of them.
+#[cfg(test)]
+pub(crate) mod sample {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// A small service: main makes 100 MiB, test1 as well, test2 twice as much.
+    pub(crate) const SERVICE: &str = "
+        main;malloc_wrapper 104857600
+        main;test1;malloc_wrapper 104857600
+        main;test2;malloc_wrapper 104857600
+        main;test2;malloc_wrapper 104857600
+    ";
+
+    /// What lives at the peak.
+    pub(crate) fn subject(profile: &Profile) -> Subject<'_> {
+        let measure = Measure { metric: Metric::Peak, blocks: false };
+        Subject {
+            tape: "service.tape",
+            complete: true,
+            processes: &[],
+            has_stacks: true,
+            profile,
+            measure,
+            moment: None,
+            whole: profile.deeds().at_peak,
+            is_selected: false,
+        }
+    }
+
+    /// Holds that stacks of the service, from the outermost frame, have the shares that they must.
+    pub(crate) fn shares(stacks: impl Iterator<Item = (Vec<String>, u64)>) {
+        let stacks: Vec<(Vec<String>, u64)> = stacks.collect();
+        let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+        let share = |name: &str| {
+            let has = |stack: &[String]| {
+                stack.iter().map(String::as_str).collect::<HashSet<_>>().contains(name)
+            };
+            let part: u64 = stacks.iter().filter(|(s, _)| has(s)).map(|(_, weight)| weight).sum();
+            part * 100 / all
+        };
+        assert_eq!(all, 400 << 20);
+        let shares = ["main", "test1", "test2", "malloc_wrapper"].map(share);
+        assert_eq!(shares, [100, 25, 50, 100]);
+        let own: u64 = stacks.iter().filter(|(s, _)| s.len() == 2).map(|(_, weight)| weight).sum();
+        assert_eq!(own * 100 / all, 25);
+    }
 }

@@ -6,11 +6,13 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use addr2line::gimli::{AbbreviationsCacheStrategy, Dwarf, SectionId};
+use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf, SectionId};
 use addr2line::{Context, Frame, LookupContinuation, LookupResult};
 
 use crate::elf::Elf;
+use crate::name::is_mangled;
 use crate::piece::{Meter, Piece};
+use crate::scope::AllScopes;
 use crate::search::Search;
 use crate::split::Split;
 
@@ -32,6 +34,7 @@ pub(crate) struct Debug {
     context: Context<Piece>,
     meter: Arc<Meter>,
     split: Split,
+    scopes: AllScopes,
     bytes: u64,
 }
 
@@ -39,6 +42,9 @@ pub(crate) struct Debug {
 pub(crate) struct Found {
     /// Mangled where the language does that; `None` where only the line is known.
     pub(crate) name: Option<String>,
+    pub(crate) is_fortran: bool,
+    /// The namespaces and types around it, where the name is plain.
+    pub(crate) scope: Option<String>,
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
 }
@@ -60,7 +66,7 @@ impl Debug {
         let meter = Arc::clone(&sections.meter);
         let bytes = MOST - sections.room;
         let split = Split::new(elf.path(), search, sections);
-        Some(Debug { context, meter, split, bytes })
+        Some(Debug { context, meter, split, scopes: AllScopes::default(), bytes })
     }
 
     /// The length of its sections.
@@ -84,12 +90,22 @@ impl Debug {
                 }
             }
         };
-        let mut found = Vec::new();
+        let (mut found, mut entries) = (Vec::new(), Vec::new());
         while let Some(frame) = frames.next().ok()? {
             found.push(Found::of(&frame));
+            entries.push(frame.dw_die_offset);
             if found.len() == MOST_FRAMES {
                 break;
             }
+        }
+        for (found, entry) in found.iter_mut().zip(entries) {
+            found.scope =
+                found.name.as_deref().filter(|name| !is_mangled(name)).and(entry).and_then(
+                    |entry| {
+                        let unit = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
+                        self.scopes.around(unit, entry).map(str::to_owned)
+                    },
+                );
         }
         (!found.is_empty()).then_some(found)
     }
@@ -101,10 +117,24 @@ impl Found {
         let location = frame.location.as_ref();
         Found {
             name: name.map(|n| n.into_owned()),
+            is_fortran: frame.function.as_ref().and_then(|f| f.language).is_some_and(is_fortran),
+            scope: None,
             file: location.and_then(|l| l.file).map(str::to_owned),
             line: location.and_then(|l| l.line),
         }
     }
+}
+
+fn is_fortran(language: gimli::DwLang) -> bool {
+    matches!(
+        language,
+        gimli::DW_LANG_Fortran77
+            | gimli::DW_LANG_Fortran90
+            | gimli::DW_LANG_Fortran95
+            | gimli::DW_LANG_Fortran03
+            | gimli::DW_LANG_Fortran08
+            | gimli::DW_LANG_Fortran18
+    )
 }
 
 /// Of the sections that tell functions and lines, the name; values of variables and macros are left alone.

@@ -13,6 +13,7 @@
 
 mod debug;
 mod debuginfod;
+mod dlang;
 mod elf;
 mod error;
 mod files;
@@ -23,6 +24,7 @@ mod name;
 mod names;
 mod perf_map;
 mod piece;
+mod scope;
 mod search;
 mod section;
 mod source;

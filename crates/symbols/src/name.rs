@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cpp_demangle::DemangleOptions;
 
-use crate::fortran;
+use crate::{dlang, fortran};
 
 /// Longer symbols are not demangled.
 const LONGEST_SYMBOL: usize = 64 << 10;
@@ -38,8 +38,9 @@ impl Name {
             return None;
         }
         let symbol: Arc<str> = symbol.into();
-        let fortran = || fortran::demangled(&symbol, is_fortran);
-        let function = demangled(&symbol).or_else(fortran);
+        let others =
+            || dlang::demangled(&symbol).or_else(|| fortran::demangled(&symbol, is_fortran));
+        let function = demangled(&symbol).or_else(others);
         let function = function.map_or_else(|| Arc::clone(&symbol), Arc::from);
         Some(Name { function, symbol })
     }
@@ -59,6 +60,11 @@ pub(crate) fn rank(local: bool, symbol: &[u8]) -> impl Ord + '_ {
     let symbol = without_version(symbol);
     let underscores = symbol.iter().take_while(|&&b| b == b'_').count();
     (local, underscores, symbol.len(), symbol)
+}
+
+/// Whether a name says itself where it belongs.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    CPP.iter().chain(&["_R", "_D"]).any(|start| name.starts_with(start)) || name.contains("_MOD_")
 }
 
 fn demangled(symbol: &str) -> Option<String> {

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::debug::Debug;
+use crate::debug::{Debug, Found};
 use crate::debuginfod::Servers;
 use crate::elf::{Elf, Kind};
 use crate::files;
+use crate::name::is_mangled;
 use crate::search::{ModuleId, Search};
 use crate::table::{Function, Table};
 use crate::{Frame, Name, mini};
@@ -134,7 +135,7 @@ impl Module {
         let frames = found.into_iter().enumerate().map(|(n, found)| {
             let is_inlined = n < last;
             let symbol = symbol.as_ref().filter(|_| !is_inlined);
-            let function = function(found.name.as_deref(), symbol.map(|s| &**s));
+            let function = function(&found, symbol.map(|s| &**s));
             let file = found.file.map(|file| self.file(file));
             Frame { function, file, line: found.line, is_inlined }
         });
@@ -148,19 +149,21 @@ impl Module {
 }
 
 /// How a function is called that debug information and perhaps a symbol name. Compilers give local functions a short
-/// name only; the symbol then says where it belongs.
-fn function(named: Option<&str>, symbol: Option<&Name>) -> Arc<str> {
-    let named = named.and_then(|named| Name::of(named.as_bytes(), false));
-    match (named, symbol) {
-        (Some(named), Some(symbol)) => {
-            let is_short = named.function == named.symbol;
-            let is_longer = symbol.function != symbol.symbol
-                && symbol.function.contains(named.function.as_ref());
-            if is_short && is_longer { Arc::clone(&symbol.function) } else { named.function }
-        }
-        (Some(named), None) => named.function,
-        (None, Some(symbol)) => Arc::clone(&symbol.function),
-        (None, None) => Arc::default(),
+/// name only; the symbol, or what is around it, then says where it belongs.
+fn function(found: &Found, symbol: Option<&Name>) -> Arc<str> {
+    let named =
+        found.name.as_deref().and_then(|named| Name::of(named.as_bytes(), found.is_fortran));
+    let Some(named) = named else {
+        return symbol.map(|symbol| Arc::clone(&symbol.function)).unwrap_or_default();
+    };
+    if is_mangled(&named.symbol) {
+        return named.function;
+    }
+    let longer = symbol.filter(|s| is_mangled(&s.symbol) && s.function.contains(&*named.function));
+    match (longer, &found.scope) {
+        (Some(symbol), _) => Arc::clone(&symbol.function),
+        (None, Some(scope)) => format!("{scope}::{}", named.function).into(),
+        (None, None) => named.function,
     }
 }
 

@@ -174,6 +174,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stderr)] // what is not tried is said
     fn only_a_file_of_ones_own_is_believed() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("perf-1.map"), folder.path().join("perf-2.map"));

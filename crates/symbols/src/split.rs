@@ -61,11 +61,8 @@ impl Split {
         let elf = Elf::open(Path::new(&path)).ok()?;
         let sections = &mut self.sections;
         let empty = Piece::new(Vec::new(), &sections.meter);
-        let load = |id: SectionId| {
-            let is_wanted = id == SectionId::DebugCuIndex || is_wanted(id);
-            let name = id.dwo_name().filter(|_| is_wanted);
-            Ok::<_, Error>(sections.section(&elf, id, name))
-        };
+        // All of them: the index says where a unit's parts are in each.
+        let load = |id: SectionId| Ok::<_, Error>(sections.section(&elf, id, id.dwo_name()));
         DwarfPackage::load(load, empty).ok()
     }
 

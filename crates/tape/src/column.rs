@@ -50,7 +50,7 @@ pub(crate) enum Column {
     FrameAddress = 25,
     SiteEnd = 26,
     Code = 27,
-    Names = 28,
+    Names = 32,
 }
 
 impl Column {

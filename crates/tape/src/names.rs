@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// A frame becomes about this long, in bytes before it is packed.
 const LENGTH: usize = 8 << 20;
 
+/// And never longer than this: the names at one place have their limits too.
+const LONGEST: usize = 64 << 20;
+
 /// The names in one file that programs had mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleNames {
@@ -134,6 +137,10 @@ impl Tape {
         for located in self.located_names() {
             let bytes = self.unpacker(located).bytes(Column::Names);
             let bytes = bytes.map_err(|why| why.at(located.frame))?;
+            if bytes.len() > LONGEST {
+                let what = "a list of names is longer than any that is written";
+                return Err(Error::Damaged { offset: located.frame, what });
+            }
             let what = "a list of names is too short";
             read(&bytes, &mut all).map_err(|_| Error::Damaged { offset: located.frame, what })?;
         }

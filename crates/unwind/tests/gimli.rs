@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, NativeEndian, Operation, Reader,
-    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Operation, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
 };
 use heaptape_unwind::{Bp, Cfa, Rule, rule};
 use object::{Object, ObjectSection, ObjectSegment};
@@ -163,7 +163,6 @@ fn compare(path: &Path) -> (u64, u64) {
 
 #[test]
 fn every_row_of_real_libraries_is_as_gimli_reads_it() {
-    let _ = NativeEndian;
     let mut files = vec![std::env::current_exe().unwrap()];
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
@@ -181,7 +180,6 @@ fn every_row_of_real_libraries_is_as_gimli_reads_it() {
     files.dedup();
     for path in files {
         let (rows, unknown) = compare(&path);
-        println!("{}: {rows} addresses, {unknown} without a rule", path.display());
         assert!(rows > 10 && unknown * 100 <= rows, "{}", path.display());
     }
 }
@@ -194,7 +192,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// What is read lies within the module: a page that can't be read follows it.
+/// However damaged a table is, nothing panics and nothing goes on for ever.
 #[test]
 fn damaged_tables_have_no_rule_and_no_fault() {
     let data = fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -214,10 +212,4 @@ fn damaged_tables_have_no_rule_and_no_fault() {
         let found = image.rule(header.address(), pc);
         assert_eq!(Rule::unpack(found.pack()).pack(), found.pack());
     }
-}
-
-/// (The reader's trait is needed for its methods.)
-#[allow(dead_code)]
-fn reader(bytes: Bytes<'_>) -> usize {
-    bytes.len()
 }

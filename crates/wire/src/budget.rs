@@ -20,6 +20,7 @@ use crate::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, SeqCst},
 };
+use crate::doubt::Doubts;
 use crate::purse::{Purse, cap_word};
 
 /// No request is as large, and no limit: sums are kept in 48 bits with a sign.
@@ -84,6 +85,7 @@ struct Rules {
 struct Sums {
     granted: AtomicU64,
     peak: AtomicU64,
+    doubts: Doubts,
 }
 
 impl Budget {
@@ -125,6 +127,16 @@ impl Budget {
         if bytes >= TOO_LARGE || bytes > self.limit() {
             return Err(Refused { granted: self.granted() });
         }
+        self.spend_slowly(purse, (bytes, 0), machine).map(drop)
+    }
+
+    /// Spends bytes, so many of which are in doubt; how many are now.
+    pub(crate) fn spend_slowly(
+        &self,
+        purse: &Purse,
+        bytes: (u64, u64),
+        machine: &impl Machine,
+    ) -> Result<u64, Refused> {
         self.enter(purse, machine);
         let drawn = self.draw(purse, bytes);
         purse.close_window();
@@ -138,7 +150,7 @@ impl Budget {
             return false;
         }
         self.enter(purse, machine);
-        let is_drawn = self.draw_with(purse, bytes, false).is_ok();
+        let is_drawn = self.draw_with(purse, (bytes, 0), false).is_ok();
         purse.close_window();
         is_drawn
     }
@@ -184,6 +196,11 @@ impl Budget {
     /// Bytes that the job may use.
     pub fn limit(&self) -> u64 {
         self.rules.limit.load(Relaxed)
+    }
+
+    /// Whether nothing is drawn ahead.
+    pub fn is_exact(&self) -> bool {
+        self.rules.batch.load(Relaxed) == 0
     }
 
     /// Bytes that the job uses, with all that was drawn ahead.
@@ -232,6 +249,14 @@ impl Budget {
         &self.rules.attention
     }
 
+    pub(crate) fn doubts(&self) -> &Doubts {
+        &self.sums.doubts
+    }
+
+    pub(crate) fn peak_word(&self) -> &AtomicU64 {
+        &self.sums.peak
+    }
+
     pub(crate) fn granted_word(&self) -> &AtomicU64 {
         &self.sums.granted
     }
@@ -253,15 +278,22 @@ impl Budget {
         }
     }
 
-    /// Raises what is granted by the bytes asked for, and by a batch while nobody pays attention. In a window.
-    pub(crate) fn draw(&self, purse: &Purse, bytes: u64) -> Result<(), Refused> {
+    /// Raises what is granted by the bytes asked for, so many of which are in doubt, and by a batch while nobody pays
+    /// attention; how many bytes are in doubt now. In a window.
+    pub(crate) fn draw(&self, purse: &Purse, bytes: (u64, u64)) -> Result<u64, Refused> {
         // Who asks for more than a batch each time must not heap up credit.
         let alone = self.attention() == 0 && purse.credit() < self.rules.batch.load(Relaxed) as i64;
         self.draw_with(purse, bytes, alone)
     }
 
     /// The same, with a batch if the thread is `alone`.
-    fn draw_with(&self, purse: &Purse, bytes: u64, alone: bool) -> Result<(), Refused> {
+    fn draw_with(
+        &self,
+        purse: &Purse,
+        (bytes, doubtful): (u64, u64),
+        alone: bool,
+    ) -> Result<u64, Refused> {
+        let before = self.sums.doubts.look();
         let mut granted = self.granted();
         let drawn = loop {
             if bytes > self.limit().saturating_sub(granted) {
@@ -273,9 +305,13 @@ impl Budget {
                 Err(now) => granted = now,
             }
         };
-        if self.sums.peak.load(Relaxed) < granted + drawn {
-            self.sums.peak.fetch_max(granted + drawn, Relaxed);
+        let mut certain = granted + drawn;
+        if before != 0 {
+            certain = certain.saturating_sub(self.sums.doubts.since(before));
         }
+        let is_in_doubt = doubtful > 0 && self.sums.doubts.begin(doubtful);
+        let doubtful = if is_in_doubt { doubtful } else { 0 };
+        self.raise_peak(certain.saturating_sub(doubtful));
         purse.receive(drawn, bytes);
         // A thief that came meanwhile may have looked into the purse before the credit was there, or when more was
         // spent than drawn.
@@ -283,7 +319,7 @@ impl Budget {
             self.give_back(purse, 0);
         }
         self.set_cap(self.ahead(granted + drawn));
-        Ok(())
+        Ok(doubtful)
     }
 
     /// Gives the credit above `keep` back. In a window, by the owner.

@@ -4,7 +4,7 @@
 //! thread takes a stretch of it and publishes what it wrote, [`process`] how a process makes itself
 //! known, [`event`] what one heap call looks like ([`plain`]: nearly all of them), [`note`] everything that is not a heap call. Where a
 //! job is counted and not recorded, a [`ledger`] stands beside it, and a [`budget`] holds all its
-//! processes together to one limit, with a [`purse`] for each thread; [`ahead`], [`exempt`] and [`knell`] are parts of
+//! processes together to one limit, with a [`purse`] for each thread; [`ahead`], [`blocks`], [`legacy`], [`exempt`] and [`knell`] are parts of
 //! the ledger.
 //!
 //! Nothing here allocates, makes a system call or touches memory that it was not handed.
@@ -14,14 +14,17 @@ pub mod ahead;
 pub mod arch;
 pub mod atomic;
 pub mod bin;
+pub mod blocks;
 pub mod budget;
 pub mod chunk;
+mod doubt;
 pub mod event;
 pub mod exempt;
 pub mod heaps;
 #[cfg(not(loom))]
 pub mod knell;
 pub mod ledger;
+pub mod legacy;
 mod mend;
 pub mod note;
 pub mod objects;

@@ -12,6 +12,8 @@ mod arch;
 mod atomic;
 #[path = "../src/budget.rs"]
 mod budget;
+#[path = "../src/doubt.rs"]
+mod doubt;
 #[path = "schedules/history.rs"]
 mod history;
 #[path = "schedules/machine.rs"]

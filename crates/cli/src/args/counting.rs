@@ -11,7 +11,8 @@ use super::examples;
 /// No program has as much address space as this.
 const LARGEST: u64 = 1 << 47;
 
-/// The data of the C library, the first of a stack and the reserve alone are about as much.
+/// The first step of a stack alone is as much. With the reserve, and the data of the program and the C library, the smallest
+/// programs need three times that.
 const LEAST: u64 = 64 << 10;
 
 /// What a limit can be.
@@ -82,7 +83,7 @@ pub(crate) struct Counting {
     /// Charge launchers such as mpirun too, which only start others
     #[arg(long)]
     pub(crate) count_launcher: bool,
-    /// Exit with status 3 unless the verdict is `within`, and do not start a command that can't be counted. With limit, and without --join, the job has a control group of its own where one can be made, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
+    /// Exit with status 3 unless the verdict is `within`, and do not start a command that can't be counted. With limit the job has a control group of its own where one can be made, which ends what is not counted and takes too much. With --join the wrapper stays and waits for the job
     #[arg(long)]
     pub(crate) strict: bool,
     /// Count all commands of one job on this host together: for use behind a launcher such as mpirun. The job is known by its launcher's variables, or named by HEAPTAPE_JOB; what the first command says of the limit counts
@@ -170,7 +171,7 @@ pub(crate) fn limit(text: &str) -> Result<u64, String> {
     match size::parse(text) {
         Ok(bytes) if bytes >= LARGEST => Err(too_large()),
         Ok(bytes) if bytes < LEAST => Err(format!(
-            "'{text}' is too small a limit: no program can start with less than {LEAST} bytes, and few with twice as much."
+            "'{text}' is too small a limit: no program can start with less than {LEAST} bytes, and the smallest need about 200000."
         )),
         Ok(bytes) => Ok(bytes),
         Err(heaptape_report::Error::TooLarge(_)) => Err(too_large()),
@@ -207,11 +208,11 @@ mod tests {
         for (text, sentence) in [
             (
                 "10",
-                "'10' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+                "'10' is too small a limit: no program can start with less than 65536 bytes, and the smallest need about 200000.",
             ),
             (
                 "0",
-                "'0' is too small a limit: no program can start with less than 65536 bytes, and few with twice as much.",
+                "'0' is too small a limit: no program can start with less than 65536 bytes, and the smallest need about 200000.",
             ),
             ("-1", "'-1' is a negative size: it must be zero or more."),
             (

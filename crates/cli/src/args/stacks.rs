@@ -1,9 +1,10 @@
-//! Options of the commands that show call stacks: `tree`, `sites`.
+//! Options of the commands that show call stacks: `tree`, `sites`; some are `export`'s too.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use heaptape_analyze::choice::{Moment, ProcessChoice};
+use heaptape_analyze::profile::{self, Measure};
 use heaptape_analyze::ranking;
 use regex::Regex;
 
@@ -19,17 +20,8 @@ pub(crate) struct Tree {
     /// The tape
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// What is measured: what is live, all that was made (total), how many blocks were made (count), or what was freed again before its thread's next allocation (temporary)
-    #[arg(long, value_name = "WHAT", default_value = "live")]
-    pub(crate) metric: Metric,
-    /// When what is live is looked at: the peak of requested bytes, the end, after the event with this index, or a time such as 12.5s
-    #[arg(
-        long,
-        value_name = "INDEX|peak|end|TIME",
-        default_value = "peak",
-        allow_hyphen_values = true
-    )]
-    pub(crate) at: Moment,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
     /// Begin with the functions that allocate, and show who called them
     #[arg(long)]
     pub(crate) reverse: bool,
@@ -111,6 +103,44 @@ pub(crate) struct Selection {
     /// Show the calls of the Python interpreter too, where lines of Python stand for them
     #[arg(long)]
     pub(crate) raw_frames: bool,
+}
+
+/// What is measured, and when.
+#[derive(Debug, Args)]
+pub(crate) struct Measured {
+    /// What is measured: what is live, all that was made (total), how many blocks were made (count), or what was freed again before its thread's next allocation (temporary) [default: live]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) metric: Option<Metric>,
+    /// When what is live is looked at: the peak of requested bytes, the end, after the event with this index, or a time such as 12.5s [default: peak]
+    #[arg(long, value_name = "INDEX|peak|end|TIME", allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+}
+
+impl Measured {
+    fn is_live(&self) -> bool {
+        self.metric.unwrap_or(Metric::Live) == Metric::Live
+    }
+
+    /// The moment, where it is one that has to be asked for.
+    pub(crate) fn moment(&self) -> Option<Moment> {
+        let is_asked = |at: &Moment| matches!(at, Moment::Index(_) | Moment::Millis(_));
+        self.at.filter(is_asked).filter(|_| self.is_live())
+    }
+
+    /// The measure that is asked for.
+    pub(crate) fn measure(&self) -> Measure {
+        let live = match self.at {
+            None | Some(Moment::Peak) => profile::Metric::Peak,
+            Some(Moment::End) => profile::Metric::End,
+            Some(_) => profile::Metric::Moment,
+        };
+        let metric = match self.metric.unwrap_or(Metric::Live) {
+            Metric::Live => live,
+            Metric::Total | Metric::Count => profile::Metric::Total,
+            Metric::Temporary => profile::Metric::Temporary,
+        };
+        Measure { metric, blocks: self.metric == Some(Metric::Count) }
+    }
 }
 
 /// What a tree is measured by.

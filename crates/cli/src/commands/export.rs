@@ -1,11 +1,13 @@
-//! `export`: the calls, or the blocks, in another format.
+//! `export`: the calls, the blocks or the call stacks in another format.
+
+mod stacks;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use heaptape_analyze::blocks::{Block, Blocks, Deed};
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
@@ -26,8 +28,12 @@ use crate::terminal::Terminal;
 
 const COLUMNS: Columns = Columns { notes: false, ..Columns::ALL };
 
-/// Writes the chosen table to a file or to stdout.
+/// Writes what is chosen to a file or to stdout.
 pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
+    check(args)?;
+    if !args.to.is_table() {
+        return stacks::run(args, terminal);
+    }
     let available = args.to == Format::Csv || cfg!(feature = "parquet");
     ensure!(available, "this heaptape was built without the feature parquet; --to csv works");
     let tape = open::tape(&args.file, terminal)?;
@@ -46,8 +52,41 @@ pub(crate) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses options that are for other formats.
+fn check(args: &Export) -> Result<()> {
+    let selection = &args.selection;
+    let of_stacks = [
+        (args.measured.metric.is_some(), "--metric"),
+        (args.measured.at.is_some(), "--at"),
+        (selection.focus.is_some(), "--focus"),
+        (selection.ignore.is_some(), "--ignore"),
+        (selection.raw_frames, "--raw-frames"),
+    ];
+    let of_tables = [(args.table.is_some(), "--table"), (args.range.is_some(), "--range")];
+    let (others, what) = if args.to.is_table() {
+        (of_stacks.as_slice(), "call stacks: --to folded, flamegraph, pprof and so on")
+    } else {
+        (of_tables.as_slice(), "tables: --to csv and parquet")
+    };
+    let name = args.to.name();
+    if let Some((_, option)) = others.iter().find(|(is_given, _)| *is_given) {
+        bail!("{option} is for {what}, and not for --to {name}");
+    }
+    ensure!(
+        args.label.is_empty() || args.to == Format::Pprof,
+        "--label is for --to pprof, and not for --to {name}"
+    );
+    let is_binary = matches!(args.to, Format::Parquet | Format::Pprof);
+    let is_shown = args.output.is_none() && io::stdout().is_terminal();
+    ensure!(
+        !(is_binary && is_shown),
+        "--to {name} is nothing to read on a terminal: name a file with -o, or send stdout to a program"
+    );
+    Ok(())
+}
+
 fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Terminal) -> Result<()> {
-    let table = match args.table {
+    let table = match args.table() {
         Table::Calls => &CallRecord::TABLE,
         Table::Blocks => &BlockRecord::TABLE,
     };
@@ -62,7 +101,7 @@ fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Termina
         progress: terminal.progress(all, args.output.is_none()),
     };
     for process in processes {
-        match args.table {
+        match args.table() {
             Table::Calls => exporter.calls(process)?,
             Table::Blocks => exporter.blocks(process)?,
         }
@@ -70,8 +109,15 @@ fn export(tape: &Tape, args: &Export, out: impl Write + Send, terminal: &Termina
     Ok(exporter.sheet.finish()?)
 }
 
+impl Export {
+    fn table(&self) -> Table {
+        self.table.unwrap_or(Table::Calls)
+    }
+}
+
 fn chosen<'a>(tape: &'a Tape, args: &Export) -> Result<Vec<&'a ProcessSummary>> {
-    processes::all(tape.summary(), args.process).with_context(|| args.file.display().to_string())
+    processes::all(tape.summary(), args.selection.process)
+        .with_context(|| args.file.display().to_string())
 }
 
 #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // only Parquet says what tape it is of
@@ -99,7 +145,7 @@ fn asked(args: &Export, process: &ProcessSummary) -> Range<u64> {
 /// Those that are read for them: a block may end in any later one.
 fn read(args: &Export, process: &ProcessSummary) -> Range<u64> {
     let asked = asked(args, process);
-    match args.table {
+    match args.table() {
         Table::Blocks if !asked.is_empty() => asked.start..process.events,
         _ => asked,
     }

@@ -180,10 +180,7 @@ fn counted(
     let Some(why) = why else { return count(counting, watcher) };
     let text = |word: &OsString| word.to_string_lossy().into_owned();
     let command: Vec<String> = counting.launch.command.iter().map(text).collect();
-    let name = command.first().cloned().unwrap_or_default();
-    watcher
-        .teller
-        .error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
+    tell_not_started(&watcher.teller, &counting.launch, &why);
     let job = Job {
         uncovered: vec![Missed { pid: 0, command: command.clone(), why }],
         command,
@@ -194,6 +191,12 @@ fn counted(
         ..Job::default()
     };
     Ok((job, Exit::default()))
+}
+
+/// Says why a command is not started that only would do counted.
+fn tell_not_started(teller: &Teller, launch: &Launch, why: &str) {
+    let name = launch.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    teller.error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
 }
 
 fn settings(on_limit: OnLimit, args: &args::Counting) -> Settings {

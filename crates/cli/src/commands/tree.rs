@@ -4,9 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heaptape_analyze::choice::Moment;
 use heaptape_analyze::gather::Ask;
-use heaptape_analyze::profile::{Measure, Metric};
 use heaptape_analyze::tree::{self, Grain};
 use heaptape_report::{json, tree as report};
 
@@ -21,8 +19,8 @@ const MOST: usize = 1_000_000;
 pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
     let tape = open::tape(&args.file, terminal)?;
     let name = args.file.display().to_string();
-    let measure = measure(args);
-    let ask = Ask { moment: moment(args), ..Ask::default() };
+    let measure = args.measured.measure();
+    let ask = Ask { moment: args.measured.moment(), ..Ask::default() };
     let stacks =
         stacks::read(&name, &tape, &args.selection, ask, measure, &args.sysroot, terminal)?;
     let unless_0 = |number: usize, most: usize| if number == 0 { most } else { number };
@@ -53,21 +51,4 @@ pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The moment, where it is one that has to be asked for.
-fn moment(args: &args::Tree) -> Option<Moment> {
-    let is_asked = matches!(args.at, Moment::Index(_) | Moment::Millis(_));
-    (is_asked && args.metric == args::Metric::Live).then_some(args.at)
-}
-
-fn measure(args: &args::Tree) -> Measure {
-    let metric = match (args.metric, args.at) {
-        (args::Metric::Live, Moment::Peak) => Metric::Peak,
-        (args::Metric::Live, Moment::End) => Metric::End,
-        (args::Metric::Live, _) => Metric::Moment,
-        (args::Metric::Total | args::Metric::Count, _) => Metric::Total,
-        (args::Metric::Temporary, _) => Metric::Temporary,
-    };
-    Measure { metric, blocks: args.metric == args::Metric::Count }
 }

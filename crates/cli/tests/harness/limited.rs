@@ -1,11 +1,12 @@
 //! Jobs that run under a limit, and the documents that tell of them.
 
-use super::{heaptape, root};
+use super::running::{run, until};
+use super::{LIMIT, heaptape, root, skip};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// `heaptape limit LIMIT --json FOLDER/x.json WORDS… -- PROGRAM ARGS…`
@@ -26,6 +27,31 @@ pub(crate) fn limited(
 pub(crate) fn document(folder: &Path) -> Value {
     let text = fs::read_to_string(folder.join("x.json")).expect("a document");
     serde_json::from_str(&text).expect("JSON")
+}
+
+/// A document, once the process that counted has written it.
+pub(crate) fn written(file: &Path) -> Value {
+    let document = || serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
+    until(LIMIT, document).expect("a document")
+}
+
+/// Where a job can have a control group of its own here; says so where it can't.
+pub(crate) fn ground() -> Option<PathBuf> {
+    let document = run(&mut heaptape(["doctor", "--json"])).json();
+    let cgroup = &document["system"]["cgroup"];
+    if let Some(directory) = cgroup["job_group"].as_str() {
+        return Some(directory.into());
+    }
+    skip(&format!("no control group can be made here: {}", cgroup["job_group_missing"]));
+    None
+}
+
+/// A command where no control group can be made, which only root can have: their files are covered by an empty directory.
+pub(crate) fn without_groups(command: &Command) -> Command {
+    let mut covered = Command::new("unshare");
+    covered.args(["-m", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);
+    covered.arg(command.get_program()).args(command.get_args()).env_remove("LD_PRELOAD");
+    covered
 }
 
 /// A figure that lies between two values.

@@ -128,6 +128,17 @@ pub(crate) fn until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> O
     }
 }
 
+/// What a process does, as the kernel's letter has it; none where there is no such process.
+pub(crate) fn state(pid: impl std::fmt::Display) -> Option<char> {
+    stat(pid)?.first()?.chars().next()
+}
+
+/// The fields of a process's `stat` behind its name, its state first.
+pub(crate) fn stat(pid: impl std::fmt::Display) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
+}
+
 /// Waits until the file holds `text`.
 pub(crate) fn until_file_has(path: &Path, text: &str, limit: Duration) -> bool {
     until(limit, || fs::read_to_string(path).ok().filter(|t| t.contains(text))).is_some()

@@ -102,10 +102,53 @@ fn nobody_is_killed_who_is_not_in_it() {
 #[test]
 fn heaptape_alone_in_its_group_goes_aside() {
     let stand = Stand::new("aside", &[PROCS, ("cgroup.subtree_control", "")]);
-    go_aside(&stand.0, "heaptape-1-2").unwrap();
     let own = std::process::id().to_string();
+    go_aside(&stand.0, "heaptape-1-2").unwrap();
     assert_eq!(stand.text("heaptape-1-2-self/cgroup.procs"), own);
     assert_eq!(stand.text("cgroup.subtree_control"), "+memory");
+}
+
+#[test]
+fn heaptape_that_went_aside_comes_back_when_the_group_is_gone() {
+    let stand = Stand::new("back", &[PROCS, ("cgroup.subtree_control", "")]);
+    let name = "heaptape-1-2".to_owned();
+    for is_left in [false, true] {
+        go_aside(&stand.0, &name).unwrap();
+        let aside = stand.0.join("heaptape-1-2-self");
+        // The kernel removes a group with its files; the stand-in can't.
+        fs::remove_file(aside.join("cgroup.procs")).unwrap();
+        let directory = stand.0.join(&name);
+        fs::create_dir(&directory).unwrap();
+        let procs = if is_left { "4711\n" } else { "" };
+        fs::write(directory.join("cgroup.procs"), procs).unwrap();
+        let mut group = Group::at(2, directory.clone(), name.clone()).unwrap();
+        group.left = Some(stand.0.clone());
+        if !is_left {
+            fs::remove_file(directory.join("cgroup.procs")).unwrap();
+        }
+        drop(group);
+        assert_eq!((directory.exists(), aside.exists()), (is_left, is_left));
+        let control = if is_left { "+memory" } else { "-memory" };
+        assert_eq!(stand.text("cgroup.subtree_control"), control);
+    }
+    assert_eq!(stand.text("cgroup.procs"), std::process::id().to_string());
+}
+
+#[test]
+fn a_process_of_another_group_is_not_taken_from_it() {
+    let stand = Stand::new("taken", &[PROCS]);
+    let own = std::process::id();
+    let version = if cgroup::path_of(own, 1).is_some() { 1 } else { 2 };
+    let mut group = Group::at(version, stand.0.clone(), "no-group-of-ours".into()).unwrap();
+    group.home = Some("/another".to_owned());
+    let sentence = group.take_in(own).unwrap_err();
+    assert!(sentence.contains("stays there") && sentence.ends_with('.'), "{sentence}");
+    assert_eq!(stand.text("cgroup.procs"), "");
+    group.home = cgroup::path_of(own, version);
+    group.take_in(own).unwrap();
+    assert_eq!(stand.text("cgroup.procs"), own.to_string());
+    // One that is gone is no trouble.
+    group.take_in(1 << 23).unwrap();
 }
 
 #[test]

@@ -22,8 +22,8 @@ const LONG: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 const FAR: Duration = Duration::from_millis(20);
 /// The same of processes, of which the kernel has to walk all pages.
 const PROCESSES: (Duration, u32) = (Duration::from_millis(10), 10);
-/// How often it is noted who is there.
-const MEMBERS_EVERY: Duration = Duration::from_millis(50);
+/// How often it is noted who is there, and the share of the time that may take: of thousands that is long.
+const MEMBERS: (Duration, u32) = (Duration::from_millis(50), 50);
 /// How long one who is killed may take to give his memory back.
 const DYING: Duration = Duration::from_millis(500);
 
@@ -45,7 +45,7 @@ pub(super) struct Looker {
     /// What was shared beyond all that is charged, at the last look.
     unmapped: u64,
     members: Members,
-    noted: Instant,
+    to_note: Budget,
     seen: Seen,
     kernel: Kernel,
     /// The end was decided and nobody was told yet.
@@ -76,7 +76,7 @@ impl Looker {
             last: None,
             unmapped: 0,
             members: Members::default(),
-            noted: now,
+            to_note: Budget::new(MEMBERS.0, MEMBERS.1, now),
             seen: Seen::default(),
             kernel,
             is_news: false,
@@ -85,11 +85,20 @@ impl Looker {
     }
 
     /// There is no group after all.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self, why: String) {
         self.group = None;
         self.due = Budget::new(PROCESSES.0, PROCESSES.1, Instant::now());
-        let sentence = "the command could not enter its cgroup: the kernel did not let it.";
-        self.kernel.missing = Some(sentence.to_owned());
+        self.kernel.missing = Some(why);
+    }
+
+    /// Not all of the job has come into the group: what is not in it has left nothing.
+    pub(super) fn is_of_some_only(&mut self, why: String) {
+        self.kernel.missing.get_or_insert(why);
+    }
+
+    /// Whether the job has to end, or had to.
+    pub(super) fn is_over(&self) -> bool {
+        self.kernel.over.is_some()
     }
 
     /// The command has started.
@@ -135,8 +144,7 @@ impl Looker {
         }
         let pids = self.pids();
         let Some(halting) = &self.halting else { return };
-        let stop = || halting.stop(&pids, &|| ());
-        self.group.as_ref().map_or_else(stop, |group| group.frozen(stop));
+        halting.stop(&pids, self.group.as_deref(), &|| ());
     }
 
     /// Why the job has to end, once.
@@ -177,10 +185,12 @@ impl Looker {
 
     fn looked(&mut self, now: Instant) -> Option<(Judge, u64)> {
         let pids = self.pids();
-        if self.last.is_none() || now >= self.noted {
+        if self.to_note.is_due(now) {
+            let before = budget::processor_time();
             self.members.note(&pids);
-            self.noted = now + MEMBERS_EVERY;
             self.kernel.is_left |= self.has_left();
+            let cost = budget::processor_time().saturating_sub(before);
+            self.to_note.spent(cost, Instant::now());
         }
         let objects = self.objects();
         let memory = self.group.as_ref().map(|group| group.memory()).unwrap_or_default();
@@ -267,7 +277,9 @@ impl Looker {
     /// Whether one of these processes is not in the group. One that is ending is in none any more; it has no memory
     /// left then, so that is looked at afterwards.
     fn has_left(&self) -> bool {
-        let Some(group) = &self.group else { return false };
+        let Some(group) = self.group.as_ref().filter(|_| self.kernel.missing.is_none()) else {
+            return false;
+        };
         let has_memory = |pid| read::statm(pid, 1).is_ok_and(|statm| statm.resident > 0);
         self.seen.pids.iter().any(|&pid| group.has(pid) == Some(false) && has_memory(pid))
     }

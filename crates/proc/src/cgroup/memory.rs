@@ -61,12 +61,6 @@ impl Memory {
             oom_kills: field(&events, "oom_kill"),
         }
     }
-
-    /// What the programs hold: private and shared memory, also what of it was moved to swap.
-    pub fn held(&self) -> Option<u64> {
-        let rest = [self.shared, self.swap].into_iter().flatten();
-        Some(rest.fold(self.anonymous?, u64::saturating_add))
-    }
 }
 
 #[cfg(test)]
@@ -100,7 +94,7 @@ mod tests {
         assert_eq!((memory.anonymous, memory.shared), (Some(8192), Some(96_000)));
         assert_eq!((memory.cache, memory.kernel), (Some(4_000_000), Some(1000)));
         assert_eq!((memory.current, memory.peak), (Some(5_000_000), Some(6_000_000)));
-        assert_eq!((memory.oom_kills, memory.held()), (Some(3), Some(8192 + 96_000 + 7)));
+        assert_eq!((memory.oom_kills, memory.swap), (Some(3), Some(7)));
     }
 
     #[test]
@@ -110,7 +104,8 @@ mod tests {
         let stat = "anon 100\nfile 50\nkernel 30\nkernel_stack 1\nshmem 20\nanon_thp 0\n";
         let files = [("memory.stat", stat), events, ("memory.swap.current", "5\n")];
         let memory = read(2, &files);
-        assert_eq!((memory.held(), memory.cache), (Some(125), Some(30)));
+        assert_eq!((memory.anonymous, memory.shared), (Some(100), Some(20)));
+        assert_eq!((memory.swap, memory.cache), (Some(5), Some(30)));
         assert_eq!((memory.kernel, memory.oom_kills, memory.peak), (Some(30), Some(4), None));
         // An older kernel.
         let memory = read(2, &[("memory.stat", "anon 1\nkernel_stack 2\nslab 3\n"), events]);
@@ -120,6 +115,5 @@ mod tests {
     #[test]
     fn a_group_that_is_gone_holds_what_nobody_knows() {
         assert_eq!(Memory::read(2, Path::new("/no/such/group")), Memory::default());
-        assert_eq!(Memory::default().held(), None);
     }
 }

@@ -97,12 +97,17 @@ fn group_sentence(group: &Group) -> String {
     }
 }
 
+/// Why there was no group, or not for all.
 fn missing(figures: &Figures<'_>, why: &str) -> String {
     let instead = match figures.job.basis {
         Basis::Resident => "The limit is held by looks at its processes.",
         _ => "What a program takes that is not counted shows, and is not stopped.",
     };
-    format!("The job had no cgroup of its own: {why} {instead}")
+    let what = match figures.job.kernel.as_ref().and_then(|kernel| kernel.group.as_ref()) {
+        Some(_) => "Not all of the job was in it",
+        None => "The job had no cgroup of its own",
+    };
+    format!("{what}: {why} {instead}")
 }
 
 /// How closely it was looked at, and what may have been missed.

@@ -249,6 +249,9 @@ fn what_the_kernel_says_stands_in_the_report() {
     certain.group.iter_mut().for_each(|group| group.peak = Some(950 << 20));
     let seen = text(&Job { kernel: Some(certain), ..resident.clone() });
     assert!(seen.contains("900.0 to 950.0 MiB of 1.0 GiB (87.9 %) were resident"), "{seen}");
+    let missing = Some("process 7 stays away.".to_owned());
+    let seen = text(&Job { kernel: Some(Kernel { missing, ..kernel() }), ..resident.clone() });
+    assert!(seen.contains("Not all of the job was in it: process 7 stays away."), "{seen}");
     let missing = Some("no hierarchy. Mount one.".to_owned());
     let looked = Kernel { group: None, missing, ..kernel() };
     let seen = text(&Job { kernel: Some(looked), ..resident }).replace('\n', " ");

@@ -7,6 +7,7 @@ mod forks;
 mod format_page;
 mod golden;
 mod model;
+mod names;
 mod reseal;
 mod round_trip;
 mod story;

@@ -102,10 +102,16 @@ pub struct Account {
     uncharged: AtomicU64,
     /// What it has charged ahead for blocks that are being resized.
     ahead: AtomicU64,
+    /// What it was granted for calls which may still fail.
+    in_doubt: AtomicU64,
     /// Bytes of large blocks that are being moved, at their old and at their new places.
     moving: AtomicU64,
     /// Bytes that it has spent for shared objects and not refunded.
     pub(crate) for_objects: AtomicU64,
+    /// Threads that it has made …
+    threads: AtomicU64,
+    /// … and the most that lived at one time when one was made, where libc tells.
+    threads_most: AtomicU64,
     /// 1 where blocks come from glibc, which keeps them where the kernel's list of mappings shows it.
     is_plain_heap: AtomicU32,
     /// Where glibc keeps the word that says how far its data goes, by `brk`; 0 where that is not known.
@@ -123,7 +129,8 @@ impl Account {
     pub fn open(&self, generation: u32) {
         let beside = [&self.beside, &self.beside_peak, &self.for_objects];
         let blocks = [&self.inherited, &self.apart, &self.uncharged, &self.ahead, &self.moving];
-        let all = beside.into_iter().chain(blocks).chain(&self.charged);
+        let threads = [&self.threads, &self.threads_most, &self.in_doubt];
+        let all = beside.into_iter().chain(blocks).chain(threads).chain(&self.charged);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
         self.exempt.store(0, Ordering::Relaxed);
         self.is_plain_heap.store(0, Ordering::Relaxed);
@@ -179,12 +186,12 @@ impl Account {
     /// Process: it has released some of them.
     pub fn release_inherited(&self, bytes: u64) {
         let less = |held: u64| Some(held.saturating_sub(bytes));
-        let _ = self.inherited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.inherited.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
     }
 
     /// Charged bytes of those that it has still.
     pub fn inherited(&self) -> u64 {
-        self.inherited.load(Ordering::Relaxed)
+        self.inherited.load(Ordering::SeqCst)
     }
 
     /// Process: of its blocks so many bytes more, or fewer, stand with the MPI runtime.
@@ -218,6 +225,16 @@ impl Account {
         self.ahead.load(Ordering::Relaxed)
     }
 
+    /// Process: so many bytes more, or fewer, are granted for calls which may still fail.
+    pub fn note_doubt(&self, more: u64) {
+        self.in_doubt.fetch_add(more, Ordering::SeqCst);
+    }
+
+    /// Whether it is in such a call.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::SeqCst) != 0
+    }
+
     /// Process: so many bytes more, or fewer, of large blocks are being moved.
     pub fn note_moving(&self, more: u64) {
         self.moving.fetch_add(more, Ordering::AcqRel);
@@ -227,6 +244,22 @@ impl Account {
     /// most.
     pub fn moving(&self) -> u64 {
         self.moving.load(Ordering::Acquire)
+    }
+
+    /// Process: it has made a thread, and so many lived then, at least.
+    pub fn note_thread(&self, living: u64) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        self.threads_most.fetch_max(living, Ordering::Relaxed);
+    }
+
+    /// Threads that it has made, beside its first.
+    pub fn threads(&self) -> u64 {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// The most threads that lived at one time when one was made; 0 where none was.
+    pub fn threads_most(&self) -> u64 {
+        self.threads_most.load(Ordering::Relaxed)
     }
 
     /// Process: it only launches others.

@@ -3,7 +3,9 @@
 
 use crate::ahead::Ahead;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::blocks::Blocks;
 use crate::exempt::Exempt;
+use crate::legacy::Legacy;
 
 /// What happens to a request beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +102,10 @@ pub struct Header {
     is_blurred: AtomicU32,
     /// What is charged ahead for blocks that are being resized.
     pub ahead: Ahead,
+    /// What heirs have released of what is charged for processes that are gone.
+    pub legacy: Legacy,
+    /// What lives in blocks, where nothing is drawn ahead.
+    pub blocks: Blocks,
     /// The modules whose blocks are held against no limit.
     pub exempt: Exempt,
 }

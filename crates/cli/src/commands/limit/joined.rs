@@ -12,7 +12,7 @@ use heaptape_report::limit::Settings;
 
 use super::files::{Files, Pipes};
 use super::watcher::Watcher;
-use super::{NOT_WITHIN, Report, Unable, open};
+use super::{NOT_WITHIN, Report, Unable, open, tell_not_started};
 use crate::args;
 use crate::commands::running::{FAILED, Teller, exit_code, job, not_started};
 use crate::terminal::Terminal;
@@ -39,10 +39,7 @@ pub(super) fn run(
     if collects_for_others() {
         begin(args);
     } else if let Some(why) = settings.strict.then(|| counting.launch.obstacle()).flatten() {
-        let name = counting.launch.command[0].to_string_lossy().into_owned();
-        watcher
-            .teller
-            .error(&format!("{name} can't be counted: {why}; with --strict it is not started"));
+        tell_not_started(&watcher.teller, &counting.launch, &why);
         files.discard();
         return ExitCode::from(NOT_WITHIN);
     }

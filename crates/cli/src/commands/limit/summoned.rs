@@ -15,7 +15,7 @@ use heaptape_collect::{
     JoiningCount, LAUNCHERS, LIMIT_VARIABLE, SESSION_VERSION, join_count_for_parent,
 };
 use heaptape_ledger::Basis;
-use heaptape_proc::read;
+use heaptape_proc::{lineage, read};
 
 use super::{Prepared, Unable, auto};
 use crate::args::{Cli, Command, Limit, Summoned};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Summoned) -> ExitCode {
         Err(Unable(why, _)) => return failed(&why),
     };
     let files = files.close();
-    let earlier = lineage(parent);
+    let earlier = jobs_above(parent);
     let own = || earlier.first().cloned().unwrap_or_else(|| name(parent, 0));
     let (job, local_size) = job().unwrap_or_else(|_| (own(), None));
     let joining = JoiningCount { counting, job, local_size, earlier, again: words };
@@ -130,17 +130,9 @@ fn asked(command: &[OsString]) -> Result<(Limit, Vec<OsString>, bool), String> {
 }
 
 /// The names of the jobs that a process and those who have started it may have begun, nearest first.
-fn lineage(pid: u32) -> Vec<String> {
-    // A tree that changes meanwhile does not hold us.
-    const MOST: usize = 64;
-    let mut next = pid;
-    let mut up = || {
-        let stat = read::stat(next).ok().filter(|_| next > 0)?;
-        let found = name(next, stat.starttime);
-        next = stat.ppid;
-        Some(found)
-    };
-    std::iter::from_fn(&mut up).take(MOST).collect()
+fn jobs_above(pid: u32) -> Vec<String> {
+    let found = |pid| Some(name(pid, read::stat(pid).ok()?.starttime));
+    lineage(pid).map_while(found).collect()
 }
 
 /// The name of the job that begins with a process: it stays that of the process, whatever that becomes.

@@ -1,0 +1,261 @@
+//! Call stacks: the same as a second unwinder takes of the same calls, whatever the code; and lines of Python between them.
+#![forbid(unsafe_code)]
+
+mod harness;
+
+use harness::compile::{library, program, rust_program, sources};
+use harness::running::run;
+use harness::tape::{assert_sound, info};
+use harness::{record, scratch, skip};
+use heaptape_tape::{Item, ProcessNumber, Site, Sites, Tape};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the second unwinder has written: the block of each call that allocates, and its frames.
+struct Second(BufReader<File>);
+
+impl Second {
+    /// That of the only program with this name.
+    fn of(folder: &Path, name: &str) -> Second {
+        let start = format!("second.{name}.");
+        let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));
+        let of_name = |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with(&start);
+        let found: Vec<_> = files.filter(of_name).collect();
+        assert_eq!(found.len(), 1, "files of {name}");
+        Second(BufReader::with_capacity(1 << 20, File::open(found[0].path()).expect("a file")))
+    }
+
+    fn word(&mut self) -> u64 {
+        let mut word = [0; 8];
+        self.0.read_exact(&mut word).expect("a word");
+        u64::from_le_bytes(word)
+    }
+}
+
+impl Iterator for Second {
+    type Item = (u64, Vec<u64>);
+
+    fn next(&mut self) -> Option<(u64, Vec<u64>)> {
+        let address = self.word();
+        let count = if address == 0 { return None } else { self.word() };
+        Some((address, (0..count).map(|_| self.word()).collect()))
+    }
+}
+
+/// Where both go on, are the frames the same? (Of deep stacks the one has more, and the other may.)
+fn is_same(ours: &Site, other: &[u64]) -> bool {
+    const CUT: u64 = 128;
+    let both = ours.frames.len().min(other.len());
+    let is_cut = ours.frames.len() == 64 || other.len() as u64 == CUT;
+    ours.frames[..both] == other[..both] && (is_cut || ours.frames.len() == other.len())
+}
+
+/// Records a command with both, and compares all stacks of the program `name`; how many that were.
+fn compare(name: &str, command: &[&OsStr], environment: &[(&str, &str)]) -> u64 {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let mut recording = record(&file, &["--stacks"], command);
+    recording.env("LD_PRELOAD", library("second")).envs(environment.iter().copied());
+    recording.env("SECOND_OUT", folder.path().join("second")).env("SECOND_PROGRAM", name);
+    let outcome = run(&mut recording);
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    assert_sound(&info(&file));
+    let tape = Tape::open(&file).expect("a tape");
+    let is_its = |line: &[String]| {
+        line.first().is_some_and(|path| Path::new(path).file_name() == Some(OsStr::new(name)))
+    };
+    let processes = &tape.summary().processes;
+    let process = processes.iter().rfind(|process| is_its(&process.command)).expect("a process");
+    same_stacks(&tape, process.number, Second::of(folder.path(), name))
+}
+
+/// Compares what two have of the same calls; how many that were.
+fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
+    let sites = tape.sites(process).expect("sites");
+    let calls: Vec<_> = tape
+        .events(process, 0..u64::MAX)
+        .expect("events")
+        .filter_map(|item| {
+            let Item::Event(call) = item.expect("an event") else { return None };
+            let is_made = !call.event.call.is_release() && call.event.address != 0;
+            is_made.then_some((call.event.address, call.site))
+        })
+        .collect();
+    let second: Vec<_> = second.collect();
+    let (skipped, first) = begin(&calls, &second).expect("calls that both have");
+    let mut same = 0;
+    for ((address, site), (other, frames)) in calls[first..].iter().zip(&second[skipped..]) {
+        assert_eq!(address, other, "the same calls");
+        let site = site.and_then(|number| native(&sites, sites.get(number)?));
+        let site = site.unwrap_or_else(|| panic!("no stack of {address:#x}"));
+        assert!(is_same(&site, frames), "{address:#x}: {site:x?}\nand {frames:x?}");
+        same += 1;
+    }
+    same
+}
+
+/// A site without its lines of interpreted code.
+fn native(_: &Sites, site: Site) -> Option<Site> {
+    let frames = site.frames.iter().copied().filter(|frame| frame >> 63 == 0).collect();
+    Some(Site { frames, ..site })
+}
+
+/// Where in each the calls begin that both have: the one or the other may begin a little earlier.
+fn begin<T>(calls: &[(u64, T)], second: &[(u64, Vec<u64>)]) -> Option<(usize, usize)> {
+    const ALIKE: usize = 20;
+    let alike = ALIKE.min(second.len() / 2);
+    (0..ALIKE).find_map(|skipped| {
+        let wanted = second.get(skipped..skipped + alike)?;
+        let is_there = |calls: &[(u64, T)]| calls.iter().zip(wanted).all(|(a, b)| a.0 == b.0);
+        calls.windows(alike).position(is_there).map(|first| (skipped, first))
+    })
+}
+
+#[test]
+fn stacks_of_frames_of_all_kinds_are_as_a_second_unwinder_takes_them() {
+    let program = program("winding");
+    let compared = compare("winding", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn stacks_of_rust_are_as_a_second_unwinder_takes_them() {
+    let program = rust_program("branching");
+    let name = program.file_name().expect("a name").to_string_lossy().into_owned();
+    let compared = compare(&name, &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn stacks_of_perl_are_as_a_second_unwinder_takes_them() {
+    let script = "my %h; for (1..5000) { $h{$_} = 'x' x ($_ % 100); push @{$l[$_ % 7]}, sprintf('%d', $_) } \
+                  print join(',', map { $_ * 2 } sort keys %h)";
+    let compared = compare("perl", &["perl", "-e", script].map(OsStr::new), &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn stacks_of_a_compiler_are_as_a_second_unwinder_takes_them() {
+    let folder = scratch();
+    let (source, object) = (sources().join("exceptions.cpp"), folder.path().join("x.o"));
+    let command = [
+        OsStr::new("g++"),
+        OsStr::new("-O1"),
+        OsStr::new("-c"),
+        source.as_os_str(),
+        OsStr::new("-o"),
+        object.as_os_str(),
+    ];
+    let compared = compare("cc1plus", &command, &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+/// The interpreters of Python that are here, of the versions whose frames can be read.
+fn pythons() -> Vec<PathBuf> {
+    let of_version = |command: &Path| {
+        let told = Command::new(command).arg("--version").output().ok()?;
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let known = ["3.11.", "3.12.", "3.13."];
+        known.iter().any(|version| told.contains(version)).then(|| command.to_owned())
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    let usual = ["python3", "python3.11", "python3.12", "python3.13"].map(PathBuf::from);
+    let homes = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let built = homes.and_then(|homes| fs::read_dir(homes).ok()).into_iter().flatten();
+    let built = built.filter_map(|entry| Some(entry.ok()?.path().join("bin/python3")));
+    for command in usual.into_iter().chain(built) {
+        found.extend(of_version(&command));
+    }
+    found
+}
+
+/// The lines of Python code that made the blocks of this size, innermost first, as `function:line`.
+fn python_lines(tape: &Tape, process: ProcessNumber, size: u64) -> Vec<(String, u64)> {
+    let sites = tape.sites(process).expect("sites");
+    let mut found: Vec<(String, u64)> = Vec::new();
+    for item in tape.events(process, 0..u64::MAX).expect("events") {
+        let Item::Event(call) = item.expect("an event") else { continue };
+        if call.event.size != size || call.event.call.is_release() {
+            continue;
+        }
+        let site = call.site.and_then(|number| sites.get(number)).expect("a stack");
+        let lines = site.frames.iter().filter(|&&frame| frame >> 63 == 1).map(|&frame| {
+            let (code, line) = ((frame >> 24) as u32, frame & 0xff_ffff);
+            format!("{}:{line}", sites.code(code).expect("its code").function)
+        });
+        let lines = lines.collect::<Vec<_>>().join(" < ");
+        match found.iter_mut().find(|(known, _)| *known == lines) {
+            Some((_, count)) => *count += 1,
+            None => found.push((lines, 1)),
+        }
+    }
+    found
+}
+
+#[test]
+fn python_is_told_by_function_and_line() {
+    let script = sources().join("lines.py");
+    let pythons = pythons();
+    if pythons.is_empty() {
+        return skip("no Python of a version whose frames can be read");
+    }
+    for python in pythons {
+        let folder = scratch();
+        let file = folder.path().join("x.tape");
+        let command = [python.as_os_str(), script.as_os_str()];
+        let outcome = run(&mut record(&file, &["--stacks"], &command));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let tape = Tape::open(&file).expect("a tape");
+        let processes = &tape.summary().processes;
+        // (A command may be a script that becomes the interpreter in the end.)
+        let process = processes.iter().max_by_key(|process| process.events).expect("a process");
+        let lines = |size| python_lines(&tape, process.number, size);
+        // What `bytearray(n)` asks for is a byte more.
+        let expected = [
+            (5001, "build:7 < main:23 < <module>:35", 300),
+            (3001, "produce:13 < main:24 < <module>:35", 50),
+            (7001, "method:18 < main:25 < <module>:35", 20),
+            (9001, "<lambda>:26 < main:26 < <module>:35", 5),
+            (11001, "in_thread:30 < Thread.run:", 10),
+        ];
+        for (size, wanted, count) in expected {
+            let found = lines(size);
+            let is_it = |(line, made): &(String, u64)| {
+                let inner = ["A.method.<locals>.<listcomp>:18 < ", "A.", "main.<locals>."];
+                let line = inner.iter().fold(line.clone(), |line, inner| line.replace(inner, ""));
+                line.starts_with(wanted) && *made == count
+            };
+            assert!(found.iter().any(is_it), "{}: {size}: {found:?}", python.display());
+        }
+    }
+}
+
+#[test]
+fn frames_of_the_library_itself_are_in_no_stack() {
+    let folder = scratch();
+    let file = folder.path().join("x.tape");
+    let command = [program("threads8").into_os_string()];
+    let command: Vec<&OsStr> = command.iter().map(AsRef::as_ref).collect();
+    assert_eq!(run(&mut record(&file, &["--stacks"], &command)).code(), 0);
+    let tape = Tape::open(&file).expect("a tape");
+    for process in &tape.summary().processes {
+        let mut ours = None;
+        for mark in tape.marks(process.number).expect("marks") {
+            if let heaptape_tape::Mark::Note { note, .. } = mark.expect("a mark")
+                && note.kind == heaptape_tape::NoteKind::Module
+                && String::from_utf8_lossy(&note.text).contains("libheaptape")
+            {
+                ours = Some(note.args[1]..note.args[2]);
+            }
+        }
+        let ours = ours.expect("the library");
+        let sites = tape.sites(process.number).expect("sites");
+        assert!(sites.len() > 5);
+        for (number, site) in sites.iter() {
+            assert!(site.frames.iter().all(|frame| !ours.contains(frame)), "{number:?} {site:x?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Flame graphs: an SVG in which the width of each call is what was made below it, with search and zoom by its own script.
+//!
+//! What is drawn is the call tree without what is too little to be seen: that is added up in a frame of its own, so that all widths
+//! stay right. The drawing is inferno's; bytes are written with their units.
+
+use std::io::{self, Write};
+
+use heaptape_analyze::tree::{Grain, Node, Plan, Tree};
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
+
+use crate::Error;
+use crate::folded;
+use crate::size::{Count, Size};
+use crate::stacks::Subject;
+use crate::text;
+
+/// What has a smaller part of the whole is no frame of its own.
+const LEAST: f64 = 0.0005;
+/// No more frames than these are drawn.
+const MOST: usize = 10_000;
+/// No deeper than this.
+const DEEPEST: usize = 256;
+/// The sums are exact up to this in floating point, which the drawing uses.
+const EXACT: u64 = 1 << 52;
+/// The longest name of a frame, in characters.
+const NAME: usize = 400;
+
+/// Draws the graph.
+pub fn write(out: &mut impl Write, subject: Subject<'_>) -> Result<(), Error> {
+    let lines = Lines::of(subject);
+    if lines.lines.is_empty() {
+        return Err(Error::Nothing { measured: subject.measured() });
+    }
+    let mut options = Options::default();
+    options.title = title(subject);
+    options.subtitle = Some(subtitle(subject));
+    options.colors = Palette::Basic(BasicPalette::Mem);
+    options.deterministic = true;
+    options.hash = true;
+    options.count_name = UNIT.to_owned();
+    options.name_type = "Call:".to_owned();
+    options.image_width = Some(1200);
+    options.min_width = 0.0;
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    options.no_sort = true;
+    let mut svg = Vec::new();
+    let drawn = lines.lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut options, drawn, &mut svg).map_err(|why| cannot(&why))?;
+    let svg = String::from_utf8_lossy(&svg);
+    with_units(out, &svg, lines.shift, subject).map_err(|why| cannot(&why))
+}
+
+fn cannot(why: &io::Error) -> Error {
+    Error::Draw(why.to_string())
+}
+
+fn title(subject: Subject<'_>) -> String {
+    text::short_command(&subject.profile.command)
+}
+
+fn subtitle(subject: Subject<'_>) -> String {
+    format!("{} {}", subject.figure(subject.whole), subject.measured())
+}
+
+/// What stands for the unit in what inferno writes; [`with_units`] takes it out.
+const UNIT: &str = "heaptape-unit";
+
+/// Writes the drawing; where it says `1,234 UNIT` the figure gets the form that people read.
+fn with_units(out: &mut impl Write, svg: &str, shift: u32, subject: Subject<'_>) -> io::Result<()> {
+    let marker = format!(" {UNIT}");
+    let mut parts = svg.split(&marker);
+    let mut part = parts.next().unwrap_or_default();
+    for next in parts {
+        let digit = |c: char| c.is_ascii_digit() || c == ',';
+        let before = part.trim_end_matches(digit);
+        let number: String = part[before.len()..].chars().filter(|&c| c != ',').collect();
+        let weight = number.parse::<u64>().unwrap_or_default() << shift;
+        out.write_all(before.as_bytes())?;
+        if subject.measure.blocks {
+            write!(out, "{} blocks", Count(weight))?;
+        } else {
+            write!(out, "{}", Size(weight))?;
+        }
+        part = next;
+    }
+    out.write_all(part.as_bytes())
+}
+
+/// The tree as folded stacks in its order.
+struct Lines {
+    lines: Vec<String>,
+    /// By how many bits the figures are cut, where their sum is too large.
+    shift: u32,
+}
+
+impl Lines {
+    fn of(subject: Subject<'_>) -> Lines {
+        let measure = subject.measure;
+        let plan = Plan {
+            measure,
+            reverse: false,
+            grain: Grain::PythonLine,
+            least: LEAST,
+            depth: DEEPEST,
+            most: MOST,
+            whole: subject.whole,
+        };
+        let tree = Tree::of(subject.profile, &plan);
+        let all = measure.weight(tree.all);
+        let shift = (0..64).find(|shift| all >> shift <= EXACT).unwrap_or_default();
+        let mut lines = Lines { lines: Vec::new(), shift };
+        let mut path: Vec<String> = Vec::new();
+        for (place, node) in tree.nodes.iter().enumerate() {
+            path.truncate(node.depth);
+            path.push(name(subject, node));
+            lines.add(&path, "", measure.weight(node.own));
+            let is_leaf = tree.nodes.get(place + 1).is_none_or(|next| next.depth <= node.depth);
+            // Of a call that nothing is shown below, what is folded makes it no wider.
+            let below = if is_leaf { String::new() } else { smaller(node.folded.nodes) };
+            lines.add(&path, &below, measure.weight(node.folded.load));
+        }
+        lines.add(&[], &smaller(tree.folded.nodes), measure.weight(tree.folded.load));
+        lines.lines.sort();
+        lines
+    }
+
+    fn add(&mut self, path: &[String], last: &str, weight: u64) {
+        let weight = weight >> self.shift;
+        if weight == 0 {
+            return;
+        }
+        let mut names: Vec<&str> = path.iter().map(String::as_str).collect();
+        names.extend(Some(last).filter(|last| !last.is_empty()));
+        self.lines.push(format!("{} {weight}", names.join(";")));
+    }
+}
+
+fn name(subject: Subject<'_>, node: &Node) -> String {
+    let frame = subject.profile.frames.get(node.frame.0 as usize);
+    let name = frame.map_or_else(|| "?".to_owned(), folded::name);
+    text::without_middle(&name, NAME)
+}
+
+fn smaller(nodes: u64) -> String {
+    format!("({})", text::counted(nodes, "smaller call", "smaller calls"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::sample::{SERVICE, subject};
+    use heaptape_analyze::profile::Profile;
+
+    fn drawn(text: &str) -> Result<String, Error> {
+        let profile: Profile = text.parse().unwrap();
+        let mut out = Vec::new();
+        write(&mut out, subject(&profile))?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    /// The tooltips.
+    fn titles(svg: &str) -> Vec<String> {
+        let ends = svg.split("<title>").skip(1);
+        ends.map(|rest| rest.split("</title>").next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_call_has_its_share() {
+        let svg = drawn(SERVICE).unwrap();
+        let titles = titles(&svg);
+        for title in [
+            "all (400.0 MiB, 100%)",
+            "main (400.0 MiB, 100.00%)",
+            "test1 (100.0 MiB, 25.00%)",
+            "test2 (200.0 MiB, 50.00%)",
+            "malloc_wrapper (200.0 MiB, 50.00%)",
+        ] {
+            assert!(titles.iter().any(|t| t == title), "{title}: {titles:?}");
+        }
+        assert!(svg.contains("<script") && !svg.contains(UNIT));
+        assert!(!svg.contains("href=\"http") && !svg.contains("src="), "self-contained");
+    }
+
+    #[test]
+    fn what_is_little_is_added_up() {
+        let mut text = "main;large 1000000\n".to_owned();
+        for n in 0..5000 {
+            text += &format!("main;f{n} 100\n");
+        }
+        let svg = drawn(&text).unwrap();
+        let titles = titles(&svg);
+        assert!(titles.iter().any(|t| t.starts_with("(5,000 smaller calls) (488.3 KiB, 33.33%")));
+        assert_eq!(titles.len(), 4, "{titles:?}");
+    }
+
+    #[test]
+    fn no_input_is_too_large_or_too_odd() {
+        let deep = "f<a;b>\u{1b};".repeat(2000) + "x 9";
+        for text in ["a 18446744073709551615\nb 18446744073709551615", "a&<b>\"' 1", &deep] {
+            let svg = drawn(text).unwrap();
+            assert!(svg.len() < 1 << 20 && svg.trim_end().ends_with("</svg>"));
+        }
+        for nothing in ["", "a 0"] {
+            let why = drawn(nothing).unwrap_err().to_string();
+            assert_eq!(why, "There is nothing to draw: nothing was live at the peak.");
+        }
+    }
+}

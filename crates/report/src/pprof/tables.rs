@@ -1,0 +1,130 @@
+//! The tables of a pprof profile: strings, functions, mappings and places, each once.
+
+use std::collections::HashMap;
+
+use heaptape_analyze::profile::{Frame, FrameKind, FrameNumber};
+
+use super::message::{Function, Line, Location, Mapping};
+
+/// The granularity of mappings.
+const PAGE: u64 = 4096;
+
+/// The tables under way; ids count from 1.
+#[derive(Default)]
+pub(super) struct Tables<'a> {
+    pub(super) strings: Strings,
+    pub(super) functions: Vec<Function>,
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) locations: Vec<Location>,
+    known_functions: HashMap<(i64, i64), u64>,
+    known_mappings: HashMap<(&'a str, &'a [u8]), u64>,
+    known_locations: HashMap<Vec<FrameNumber>, u64>,
+}
+
+/// A table of strings, of which the first is empty.
+pub(super) struct Strings {
+    pub(super) list: Vec<String>,
+    known: HashMap<String, i64>,
+}
+
+impl Default for Strings {
+    fn default() -> Strings {
+        Strings { list: vec![String::new()], known: HashMap::from([(String::new(), 0)]) }
+    }
+}
+
+impl Strings {
+    /// The place of a string.
+    pub(super) fn add(&mut self, text: &str) -> i64 {
+        if let Some(&place) = self.known.get(text) {
+            return place;
+        }
+        let place = self.list.len() as i64;
+        self.list.push(text.to_owned());
+        self.known.insert(text.to_owned(), place);
+        place
+    }
+}
+
+impl<'a> Tables<'a> {
+    /// The places of a stack. Inlined functions are lines of the place that they were put into.
+    pub(super) fn stack(&mut self, frames: &'a [Frame], stack: &[FrameNumber]) -> Vec<u64> {
+        let of = |number: &FrameNumber| frames.get(number.0 as usize);
+        let mut places = Vec::new();
+        let is_inlined =
+            |number: &FrameNumber| of(number).is_some_and(|f| f.kind == FrameKind::Inlined);
+        for group in stack.split_inclusive(|number| !is_inlined(number)) {
+            if let Some(&known) = self.known_locations.get(group) {
+                places.push(known);
+                continue;
+            }
+            let members: Vec<&Frame> = group.iter().filter_map(of).collect();
+            let Some(outermost) = members.last() else { continue };
+            let id = self.location(outermost, &members);
+            self.known_locations.insert(group.to_vec(), id);
+            places.push(id);
+        }
+        places
+    }
+
+    fn location(&mut self, outermost: &'a Frame, members: &[&'a Frame]) -> u64 {
+        let mapping_id = self.mapping(outermost, members);
+        let line = members.iter().map(|frame| self.line(frame)).collect();
+        let id = self.locations.len() as u64 + 1;
+        self.locations.push(Location { id, mapping_id, address: address(outermost), line });
+        id
+    }
+
+    fn line(&mut self, frame: &'a Frame) -> Line {
+        let name = self.strings.add(&frame.label());
+        let filename = self.strings.add(frame.file.as_deref().unwrap_or_default());
+        let id = self.functions.len() as u64 + 1;
+        let function_id = *self.known_functions.entry((name, filename)).or_insert(id);
+        if function_id == id {
+            self.functions.push(Function { id, name, system_name: name, filename });
+        }
+        Line { function_id, line: i64::from(frame.line.unwrap_or_default()) }
+    }
+
+    /// The mapping of a place, made larger where it does not hold it yet; 0 for none.
+    fn mapping(&mut self, frame: &'a Frame, members: &[&Frame]) -> u64 {
+        if frame.module.is_empty() {
+            return 0;
+        }
+        let id = self.mappings.len() as u64 + 1;
+        let key = (&*frame.module, &*frame.build_id);
+        let known = *self.known_mappings.entry(key).or_insert(id);
+        if known == id {
+            let build_id: String = frame.build_id.iter().map(|b| format!("{b:02x}")).collect();
+            let start = if frame.load == 0 { address(frame) / PAGE * PAGE } else { frame.load };
+            self.mappings.push(Mapping {
+                id,
+                memory_start: start,
+                memory_limit: start,
+                filename: self.strings.add(&frame.module),
+                build_id: self.strings.add(&build_id),
+                ..Mapping::default()
+            });
+        }
+        if let Some(mapping) = self.mappings.get_mut(known as usize - 1) {
+            let address = address(frame);
+            let limit = (address / PAGE).saturating_add(1).saturating_mul(PAGE);
+            mapping.memory_start = mapping.memory_start.min(address / PAGE * PAGE);
+            mapping.memory_limit = mapping.memory_limit.max(limit);
+            let is_any = |is: fn(&Frame) -> bool| members.iter().any(|frame| is(frame));
+            mapping.has_functions |= is_any(|frame| !frame.function.is_empty());
+            mapping.has_filenames |= is_any(|frame| frame.file.is_some());
+            mapping.has_line_numbers |= is_any(|frame| frame.line.is_some());
+            mapping.has_inline_frames |= members.len() > 1;
+        }
+        known
+    }
+}
+
+/// The address in memory of the call, which lies before the return address.
+fn address(frame: &Frame) -> u64 {
+    match frame.kind {
+        FrameKind::Python | FrameKind::Cut => 0,
+        _ => frame.offset.wrapping_add(frame.load).saturating_sub(1),
+    }
+}

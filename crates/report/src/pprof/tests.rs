@@ -1,0 +1,155 @@
+//! What a pprof profile must say.
+
+use super::*;
+use crate::stacks::sample::{SERVICE, shares, subject};
+use flate2::read::GzDecoder;
+use heaptape_analyze::profile::{Frame, FrameKind, Measure, Profile};
+use std::io::Read;
+
+/// What a reader finds in the bytes.
+fn read(subject: Subject<'_>, labels: Labels) -> Document {
+    let mut out = Vec::new();
+    write(&mut out, subject, labels).unwrap();
+    let mut bytes = Vec::new();
+    GzDecoder::new(out.as_slice()).read_to_end(&mut bytes).unwrap();
+    let document = Document::decode(bytes.as_slice()).unwrap();
+    check(&document);
+    document
+}
+
+/// What holds for every profile: all numbers stand for something, and all ids count from 1.
+fn check(document: &Document) {
+    let text = |place: i64| document.string_table.get(place as usize).unwrap();
+    assert_eq!(text(0), "");
+    let ids: [Vec<u64>; 3] = [
+        document.location.iter().map(|l| l.id).collect(),
+        document.function.iter().map(|f| f.id).collect(),
+        document.mapping.iter().map(|m| m.id).collect(),
+    ];
+    for ids in ids {
+        assert!(ids.iter().copied().eq(1..=ids.len() as u64));
+    }
+    for mapping in &document.mapping {
+        assert!(mapping.memory_start < mapping.memory_limit);
+    }
+    for location in &document.location {
+        let Some(mapping) = (location.mapping_id as usize).checked_sub(1) else { continue };
+        let mapping = &document.mapping[mapping];
+        assert!((mapping.memory_start..mapping.memory_limit).contains(&location.address));
+    }
+    for function in &document.function {
+        assert!(!text(function.name).is_empty());
+    }
+    for sample in &document.sample {
+        assert_eq!(sample.value.len(), document.sample_type.len());
+        assert!(
+            sample.location_id.iter().all(|id| (1..=document.location.len() as u64).contains(id))
+        );
+    }
+}
+
+/// The stacks by the names of their functions, from the outermost, with one of the values.
+fn stacks(document: &Document, value: usize) -> Vec<(Vec<String>, u64)> {
+    let name = |line: &message::Line| {
+        let function = &document.function[line.function_id as usize - 1];
+        document.string_table[function.name as usize].clone()
+    };
+    let stack = |sample: &Sample| {
+        let lines =
+            sample.location_id.iter().flat_map(|&id| &document.location[id as usize - 1].line);
+        let names: Vec<String> = lines.map(name).collect();
+        (names.into_iter().rev().collect(), sample.value[value] as u64)
+    };
+    document.sample.iter().map(stack).collect()
+}
+
+fn types(document: &Document) -> Vec<String> {
+    let text = |place: i64| &document.string_table[place as usize];
+    document.sample_type.iter().map(|t| format!("{}/{}", text(t.kind), text(t.unit))).collect()
+}
+
+#[test]
+fn a_heap_profile_as_other_tools_make_them() {
+    let profile: Profile = SERVICE.parse().unwrap();
+    let document = read(subject(&profile), Labels::default());
+    assert_eq!(
+        types(&document),
+        ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]
+    );
+    assert_eq!(document.string_table[document.default_sample_type as usize], "inuse_space");
+    shares(stacks(&document, 3).into_iter());
+    shares(stacks(&document, 1).into_iter());
+    let blocks: u64 = stacks(&document, 2).iter().map(|(_, blocks)| blocks).sum();
+    assert_eq!(blocks, 4);
+}
+
+#[test]
+fn inlined_functions_are_lines_of_one_place() {
+    let profile: Profile = "main;f;g [inlined];h [inlined] 8\nmain;f 1".parse().unwrap();
+    let document = read(subject(&profile), Labels::default());
+    assert_eq!(document.location.len(), 3);
+    assert_eq!(document.location[0].line.len(), 3);
+    let names = ["main", "f", "g", "h"].map(str::to_owned).to_vec();
+    assert_eq!(stacks(&document, 3)[0], (names, 8));
+}
+
+#[test]
+fn modules_are_mappings_with_their_build_ids() {
+    let mut profile: Profile = "a;b;run (job.py:3) 5".parse().unwrap();
+    for (frame, offset) in profile.frames.iter_mut().zip([0x1000, 0x2fff]) {
+        if frame.kind == FrameKind::Native {
+            *frame = Frame {
+                module: "/lib/libx.so".into(),
+                build_id: [0xab, 1].as_slice().into(),
+                offset,
+                load: 0x7f00_0000_0000,
+                ..frame.clone()
+            };
+        }
+    }
+    let document = read(subject(&profile), Labels::default());
+    let [mapping] = document.mapping.as_slice() else { panic!("{:?}", document.mapping) };
+    let text = |place: i64| document.string_table[place as usize].as_str();
+    assert_eq!((text(mapping.filename), text(mapping.build_id)), ("/lib/libx.so", "ab01"));
+    assert_eq!(mapping.memory_start, 0x7f00_0000_0000);
+    let python = document.location.iter().find(|l| l.mapping_id == 0).unwrap();
+    assert_eq!((python.address, python.line[0].line), (0, 3));
+}
+
+#[test]
+fn labels_tell_rank_and_thread_where_that_is_asked() {
+    let mut profile: Profile = "a 5".parse().unwrap();
+    profile.stacks[0].rank = Some(3);
+    profile.stacks[0].thread = 7;
+    let labels = Labels { process: true, thread: true };
+    let document = read(subject(&profile), labels);
+    let told = document.sample[0].label.iter();
+    let told: Vec<_> =
+        told.map(|l| (document.string_table[l.key as usize].as_str(), l.num)).collect();
+    assert_eq!(told, [("rank", 3), ("thread", 7)]);
+    assert!(read(subject(&profile), Labels::default()).sample[0].label.is_empty());
+}
+
+#[test]
+fn what_is_asked_for_is_shown_first() {
+    let profile: Profile = "a 5/2".parse().unwrap();
+    for (metric, blocks, name) in [
+        (Metric::Total, false, "alloc_space"),
+        (Metric::Total, true, "alloc_objects"),
+        (Metric::End, false, "inuse_space"),
+        (Metric::Temporary, false, "temporary_space"),
+    ] {
+        let measure = Measure { metric, blocks };
+        let document = read(Subject { measure, ..subject(&profile) }, Labels::default());
+        assert_eq!(document.string_table[document.default_sample_type as usize], name);
+        assert!(types(&document).iter().any(|t| t.starts_with(name)));
+    }
+}
+
+#[test]
+fn nothing_and_too_much_are_written() {
+    for text in ["", "a 0/0", "a 18446744073709551615", "f [inlined] 3"] {
+        let profile: Profile = text.parse().unwrap();
+        read(subject(&profile), Labels::default());
+    }
+}

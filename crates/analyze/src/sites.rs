@@ -283,11 +283,16 @@ impl<'a> SiteTable<'a> {
     }
 }
 
+/// A site, and the most that one of those which were joined has.
+struct Largest {
+    site: Site,
+    most: (Load, Load),
+}
+
 /// Sites of several processes, those at the same place of the same file joined.
 #[derive(Default)]
 pub struct Joined {
-    /// Each with the most that one of those which were joined has.
-    sites: HashMap<(Option<String>, u64), ((Load, Load), Site)>,
+    sites: HashMap<(Option<String>, u64), Largest>,
     inherited: Option<Site>,
 }
 
@@ -308,10 +313,10 @@ impl Joined {
             };
             match self.sites.entry(key) {
                 Entry::Vacant(new) => {
-                    new.insert((site.load(), site));
+                    new.insert(Largest { most: site.load(), site });
                 }
                 Entry::Occupied(mut known) => {
-                    let (most, known) = known.get_mut();
+                    let Largest { site: known, most } = known.get_mut();
                     known.join(site, most);
                 }
             }
@@ -321,7 +326,7 @@ impl Joined {
     /// All of them, the one with most bytes made first.
     pub fn finish(self) -> Vec<Site> {
         let mut sites: Vec<Site> =
-            self.sites.into_values().map(|(_, site)| site).chain(self.inherited).collect();
+            self.sites.into_values().map(|known| known.site).chain(self.inherited).collect();
         let name = |site: &Site| match &site.origin {
             Origin::Caller { address, place } => {
                 let place = place.as_ref().map(|p| (p.module.path.clone(), p.offset));

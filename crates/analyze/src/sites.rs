@@ -6,8 +6,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use heaptape_tape::{CallerNumber, Maker, Resolved, SiteNumber, Sites, interpreted_of};
+use heaptape_tape::{
+    CallerNumber, Maker, ProcessNumber, Resolved, SiteNumber, Sites, interpreted_of,
+};
 
+use crate::live::Trace;
 use crate::lives::Load;
 use crate::modules::{Modules, Place};
 
@@ -80,18 +83,48 @@ impl Deeds {
 pub struct Site {
     /// Who.
     pub origin: Origin,
-    /// The call stack in its process, where that is known.
+    /// The process.
+    pub process: ProcessNumber,
+    /// The call stack in the process, where that is known; of several that were joined, the one with most at the peak.
     pub stack: Option<SiteNumber>,
+    /// How many call stacks were joined.
+    pub stacks: u64,
     /// The index of the first event that was made there.
     pub met: u64,
     /// The thread, where threads are kept apart; else 0.
     pub thread: u32,
     /// What.
     pub deeds: Deeds,
+    /// The call stack itself, where somebody has looked it up.
+    pub trace: Option<Box<Trace>>,
+}
+
+impl Site {
+    /// Nothing was made there yet.
+    fn begin(origin: Origin, process: ProcessNumber) -> Site {
+        let deeds = Deeds::default();
+        Site { origin, process, stack: None, stacks: 0, met: 0, thread: 0, deeds, trace: None }
+    }
+
+    /// What the stack that stands for a caller has most of.
+    fn load(&self) -> (Load, Load) {
+        (self.deeds.at_peak, self.deeds.made)
+    }
+
+    /// Takes in another site of the same caller; `most` is the largest load so far.
+    fn join(&mut self, other: Site, most: &mut (Load, Load)) {
+        if other.load() > *most {
+            *most = other.load();
+            (self.process, self.stack, self.met) = (other.process, other.stack, other.met);
+        }
+        self.stacks += other.stacks;
+        self.deeds.join(&other.deeds);
+    }
 }
 
 /// The sites of a process, growing as its calls are told.
 pub(crate) struct SiteTable<'a> {
+    process: ProcessNumber,
     modules: &'a Modules,
     /// The stacks, where they can come to mean something else.
     stacks: Sites,
@@ -115,6 +148,7 @@ const UNKNOWN: (u32, u32) = (u32::MAX, 0);
 impl<'a> SiteTable<'a> {
     /// With `threads` each thread has its own sites. The stacks need not be told where no module is ever unloaded.
     pub(crate) fn new(
+        process: ProcessNumber,
         modules: &'a Modules,
         stacks: Sites,
         inherited: Load,
@@ -124,7 +158,8 @@ impl<'a> SiteTable<'a> {
         SiteTable {
             modules,
             stacks,
-            sites: vec![Site { origin: Origin::Inherited, stack: None, met: 0, thread: 0, deeds }],
+            process,
+            sites: vec![Site { deeds, ..Site::begin(Origin::Inherited, process) }],
             apart: threads.then(HashMap::new),
             known: Vec::new(),
             earlier: HashMap::new(),
@@ -171,7 +206,9 @@ impl<'a> SiteTable<'a> {
         let is_same = before != UNKNOWN && self.is_same(before.1, &origin, index);
         let site = if is_same { before.1 } else { self.sites.len() as u32 };
         if !is_same {
-            self.sites.push(Site { origin, stack, met: index, thread, deeds: Deeds::default() });
+            let stacks = u64::from(stack.is_some());
+            let new = Site::begin(origin, self.process);
+            self.sites.push(Site { stack, stacks, met: index, thread, ..new });
             if before != UNKNOWN {
                 self.earlier.entry(caller).or_default().push(before);
             }
@@ -246,10 +283,16 @@ impl<'a> SiteTable<'a> {
     }
 }
 
+/// A site, and the most that one of those which were joined has.
+struct Largest {
+    site: Site,
+    most: (Load, Load),
+}
+
 /// Sites of several processes, those at the same place of the same file joined.
 #[derive(Default)]
 pub struct Joined {
-    sites: HashMap<(Option<String>, u64), Site>,
+    sites: HashMap<(Option<String>, u64), Largest>,
     inherited: Option<Site>,
 }
 
@@ -270,16 +313,20 @@ impl Joined {
             };
             match self.sites.entry(key) {
                 Entry::Vacant(new) => {
-                    new.insert(site);
+                    new.insert(Largest { most: site.load(), site });
                 }
-                Entry::Occupied(mut known) => known.get_mut().deeds.join(&site.deeds),
+                Entry::Occupied(mut known) => {
+                    let Largest { site: known, most } = known.get_mut();
+                    known.join(site, most);
+                }
             }
         }
     }
 
     /// All of them, the one with most bytes made first.
     pub fn finish(self) -> Vec<Site> {
-        let mut sites: Vec<Site> = self.sites.into_values().chain(self.inherited).collect();
+        let mut sites: Vec<Site> =
+            self.sites.into_values().map(|known| known.site).chain(self.inherited).collect();
         let name = |site: &Site| match &site.origin {
             Origin::Caller { address, place } => {
                 let place = place.as_ref().map(|p| (p.module.path.clone(), p.offset));

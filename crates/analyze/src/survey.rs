@@ -286,7 +286,7 @@ impl<'a> Pass<'a> {
         };
         Pass {
             survey,
-            sites: SiteTable::new(modules, stacks, load, plan.threads),
+            sites: SiteTable::new(process.number, modules, stacks, load, plan.threads),
             threads: Numbered::default(),
             ahead: Ahead::new(&plan.moments),
             peak: plan.peak.unwrap_or(u64::MAX),

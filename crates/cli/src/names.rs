@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use hashbrown::HashMap;
 use heaptape_analyze::gather::{self, Function, Namer};
-use heaptape_analyze::live::Caller;
+use heaptape_analyze::live::{Caller, Trace};
 use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::{ProcessSummary, Summary};
 use heaptape_proc::read;
@@ -68,7 +68,13 @@ impl Names {
     /// Names the calls of a caller's stack, where it has one, and the caller itself.
     pub(crate) fn complete_caller(&mut self, caller: &mut Caller, summary: &Summary) {
         self.complete(&mut caller.place);
-        let Some(trace) = &mut caller.trace else { return };
+        if let Some(trace) = &mut caller.trace {
+            self.complete_trace(trace, summary);
+        }
+    }
+
+    /// Names the calls of a stack.
+    pub(crate) fn complete_trace(&mut self, trace: &mut Trace, summary: &Summary) {
         if let Some(process) = summary.processes.get(trace.process.0 as usize) {
             trace.frames = gather::named(&trace.stack, process, self);
         }

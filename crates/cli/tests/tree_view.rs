@@ -208,3 +208,55 @@ fn what_means_nothing_is_refused_in_a_sentence() {
         assert_eq!(outcome.code(), 2, "{min}");
     }
 }
+
+/// Rows of a document whose stacks have a function.
+fn with<'a>(rows: &'a Value, function: &str) -> Vec<&'a Value> {
+    let on_it = |row: &&Value| {
+        let frames = row["frames"].as_array().expect("frames");
+        frames.iter().any(|frame| frame["function"] == function)
+    };
+    rows.as_array().expect("rows").iter().filter(on_it).collect()
+}
+
+#[test]
+fn leaks_live_blocks_and_differences_are_told_apart_by_stack() {
+    let (folder, tape) = service(&["--stacks"], "more");
+    let leaks = asked("leaks", &tape, &["--top", "0"]);
+    let [one] = with(&leaks["callers"], "test1")[..] else { panic!("{leaks}") };
+    assert_eq!(number(one, "/bytes"), 100 * MIB);
+    assert_eq!(with(&leaks["callers"], "test2").len(), 2, "it was called from two places");
+    let live = asked("live", &tape, &["--by", "site", "--top", "0"]);
+    assert_eq!(with(&live["list"], "main").len(), 6, "{live}");
+    assert!(with(&live["list"], "test2").iter().all(|row| row["largest"] == 100 * MIB));
+    let at = |index: &str| format!("{}@{index}", tape.display());
+    let diff = run(&mut heaptape(["diff", &at("1"), &at("end"), "--by", "site", "--json"]));
+    let diff = diff.json();
+    assert_eq!(with(&diff["list"], "test2").len(), 2, "{diff}");
+    assert_eq!(with(&diff["list"], "test1").len(), 0, "it was there before");
+    let known = folder.path().join("known.supp");
+    std::fs::write(&known, "leak:^test2$\nleak:test1 (*\n").expect("a file");
+    let left = asked("leaks", &tape, &["--suppress", known.to_str().expect("a path")]);
+    assert_eq!(number(&left, "/suppressed/bytes"), 300 * MIB, "{left}");
+    // For people, a few calls stand below each row.
+    for (command, options) in
+        [("leaks", &[][..]), ("live", &["--by", "site"]), ("report", &[]), ("leaks", &["--stacks"])]
+    {
+        let shown = text(command, &tape, options);
+        assert!(shown.contains("main (service.c"), "{shown}");
+        let is_whole = options == ["--stacks"];
+        assert_eq!(shown.contains("more call"), !is_whole, "{shown}");
+    }
+}
+
+#[test]
+fn by_caller_a_tape_with_stacks_says_what_one_without_says() {
+    let callers = |tape: &Path| -> Vec<(Value, Value)> {
+        let live = asked("live", tape, &["--by", "caller", "--at", "end"]);
+        let rows = live["list"].as_array().expect("rows").iter();
+        rows.map(|row| (row["caller"].clone(), row["requested"].clone())).collect()
+    };
+    let (_one, with) = service(&["--stacks"], "more");
+    let (_two, without) = service(&[], "more");
+    assert_eq!(callers(&with), callers(&without));
+    assert_eq!(callers(&with).len(), 2);
+}

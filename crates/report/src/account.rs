@@ -28,6 +28,8 @@ pub struct Figures<'a> {
     pub findings: &'a [Finding],
     /// The rows of a table, at the most; 0 for all.
     pub top: usize,
+    /// Whether call stacks are shown whole.
+    pub whole: bool,
     /// The width of plots, in columns.
     pub width: usize,
 }

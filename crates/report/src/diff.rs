@@ -171,10 +171,12 @@ fn table(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result<()>
     let (rows, others) = found.shown();
     let room = live::room(style, if found.made { FIGURES + MADE } else { FIGURES });
     for row in rows {
-        let below = match &row.subject {
-            Subject::Caller(caller) => stacks::below(caller, found.whole, room.saturating_sub(2)),
-            Subject::Bin(_) => Vec::new(),
+        let trace = match &row.subject {
+            Subject::Caller(caller) => caller.trace.as_deref(),
+            Subject::Bin(_) => None,
         };
+        let below = |trace| stacks::below(trace, found.whole, room.saturating_sub(2));
+        let below = trace.map_or_else(Vec::new, below);
         add(subject(&row.subject, found.by, room), &row.before, &row.after, below);
     }
     for (sum, what) in [(&others, "more (--top 0)"), (&found.diff.unchanged, "without a change")] {

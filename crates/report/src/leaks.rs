@@ -55,12 +55,10 @@ impl Found<'_> {
         Load { bytes: left.bytes - others.bytes, blocks: left.blocks - others.blocks }
     }
 
-    /// So many callers, or call stacks.
-    fn counted(&self, callers: u64) -> String {
+    /// What the blocks are told apart by: one, and several.
+    fn what(&self) -> (&'static str, &'static str) {
         let has_stacks = self.leaks.callers.iter().any(|kept| kept.caller.trace.is_some());
-        let (one, many) =
-            if has_stacks { ("call stack", "call stacks") } else { ("caller", "callers") };
-        text::counted(callers, one, many)
+        if has_stacks { ("call stack", "call stacks") } else { ("caller", "callers") }
     }
 
     /// What was wanted and found, as the subject of a sentence.
@@ -73,7 +71,11 @@ impl Found<'_> {
             };
         }
         let what = if self.others.is_some() { "Growing and never freed" } else { "Never freed" };
-        format!("{what}: {}, made by {}.", amount(load), self.counted(callers))
+        format!(
+            "{what}: {}, made by {}.",
+            amount(load),
+            text::counted(callers, self.what().0, self.what().1)
+        )
     }
 }
 
@@ -100,7 +102,7 @@ pub fn write(
         writeln!(out)?;
         caller(out, kept, found, style)?;
     }
-    live::rest(out, found.shown().len(), found.leaks.callers.len(), "callers")?;
+    live::rest(out, found.shown().len(), found.leaks.callers.len(), found.what().1)?;
     if let Some(suppressions) = found.suppressions.filter(|_| verbose) {
         writeln!(out)?;
         patterns(out, suppressions, style)?;
@@ -277,7 +279,8 @@ fn caller(out: &mut impl Write, kept: &Kept, found: Found<'_>, style: Style) -> 
     let head = format!("{} ({share}), ", amount(kept.left));
     let (caller, room) = (&kept.caller, live::room(style, head.len()));
     writeln!(out, "{head}{}", text::plain(&stacks::caller(caller, room)))?;
-    for line in stacks::below(caller, found.whole, live::room(style, STACK.len())) {
+    let below = |trace| stacks::below(trace, found.whole, live::room(style, STACK.len()));
+    for line in caller.trace.as_deref().into_iter().flat_map(below) {
         writeln!(out, "{STACK}{}", text::plain(&line))?;
     }
     let line = course(kept, &found.leaks.processes);

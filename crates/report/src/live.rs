@@ -99,7 +99,10 @@ pub fn sites(
     style: Style,
 ) -> io::Result<()> {
     let room = room(style, SUM_WIDTH);
-    let below = |caller: &Caller| stacks::below(caller, whole, room.saturating_sub(2));
+    let below = |caller: &Caller| {
+        let trace = caller.trace.as_deref();
+        trace.map_or_else(Vec::new, |trace| stacks::below(trace, whole, room.saturating_sub(2)))
+    };
     let rows = parts.iter().map(|p| (stacks::caller(&p.key, room), &p.sum, below(&p.key)));
     sums(out, ("site", Align::Left), rows, style)
 }

@@ -2,7 +2,7 @@
 
 use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::choice::Moment;
-use heaptape_analyze::live::Caller;
+use heaptape_analyze::live::{Caller, Trace};
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::profile::{Frame, Measure, Metric, Profile, Stack};
 
@@ -110,10 +110,9 @@ pub(crate) fn caller(caller: &Caller, width: usize) -> String {
     }
 }
 
-/// The calls behind the first of a caller's stack, a line each: a few, or all.
-pub(crate) fn below(caller: &Caller, whole: bool, width: usize) -> Vec<String> {
-    let frames = caller.trace.iter().flat_map(|trace| &trace.frames);
-    outer(frames, if whole { usize::MAX } else { FEW }, width)
+/// The calls behind the first of a stack, a line each: a few, or all.
+pub(crate) fn below(trace: &Trace, whole: bool, width: usize) -> Vec<String> {
+    outer(trace.frames.iter(), if whole { usize::MAX } else { FEW }, width)
 }
 
 /// The frames behind the first, a line each; no more than `most`, and then how many more there are.

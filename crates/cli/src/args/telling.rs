@@ -26,6 +26,9 @@ pub(crate) struct Report {
     /// How many rows a table has at the most; 0 for all
     #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>, allow_hyphen_values = true)]
     pub(crate) top: usize,
+    /// Show call stacks whole, of a tape that has them
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Print Markdown
     #[arg(long)]
     pub(crate) markdown: bool,

@@ -1,5 +1,6 @@
 //! `report`: what a tape tells, from what stands out to the tables it stands on.
 
+use std::cmp::Reverse;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use heaptape_analyze::account::Account;
 use heaptape_analyze::callers::Callers;
 use heaptape_analyze::overview::Overview;
-use heaptape_analyze::sites::Origin;
-use heaptape_analyze::{ProcessSummary, findings};
+use heaptape_analyze::sites::{Origin, Site};
+use heaptape_analyze::{ProcessSummary, Summary, findings};
 use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
 use heaptape_report::{document, json};
@@ -50,6 +51,8 @@ fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
             names.complete(place);
         }
     }
+    add_stacks(&mut account.sites, args.top, &mut callers, &mut names, tape.summary())
+        .with_context(|| name.clone())?;
     let findings = findings::of(&account);
     let style = terminal.style();
     let width = if style.width == UNLIMITED { PLOT_WIDTH.0 } else { style.width.min(PLOT_WIDTH.1) };
@@ -59,6 +62,7 @@ fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
         account: &account,
         findings: &findings,
         top: args.top,
+        whole: args.stacks,
         width: usize::from(width),
     };
     let mut out = terminal.out();
@@ -71,4 +75,24 @@ fn print(file: &Path, args: &Report, terminal: &Terminal) -> Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Looks up the call stacks of the callers that are shown with them: those with most at the peak, and at the end.
+fn add_stacks(
+    sites: &mut [Site],
+    top: usize,
+    callers: &mut Callers<'_>,
+    names: &mut Names,
+    summary: &Summary,
+) -> Result<(), heaptape_analyze::Error> {
+    for load in [|site: &Site| site.deeds.at_peak, |site: &Site| site.deeds.left] {
+        let mut order: Vec<usize> = (0..sites.len()).collect();
+        order.sort_by_key(|&place| Reverse(load(&sites[place])));
+        for place in order.into_iter().take(if top == 0 { usize::MAX } else { top }) {
+            let mut trace = callers.trace(&sites[place])?;
+            trace.iter_mut().for_each(|trace| names.complete_trace(trace, summary));
+            sites[place].trace = trace.map(Box::new);
+        }
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use super::Figures;
 use crate::document::{Part, Rows};
 use crate::size::{Count, Millis, Size};
 use crate::table::Align::{Left, Name, Right, Text};
-use crate::{classes, text};
+use crate::{classes, stacks, text};
 
 /// What lived at the peak, by caller.
 pub(super) fn at_peak(figures: &Figures<'_>) -> Vec<Part> {
@@ -50,22 +50,35 @@ fn loads(figures: &Figures<'_>, load: impl Fn(&Site) -> Load) -> Vec<Part> {
     let mut rows =
         Rows::new(&[("requested", Right), ("share", Right), ("blocks", Right), ("caller", Name)]);
     let shown = figures.first(&list);
-    let mut row = |load: Load, name: String| {
+    let mut row = |load: Load, name: String, below: Vec<String>| {
         rows.row([
             Size(load.bytes).to_string(),
             text::share(load.bytes, all.bytes),
             Count(load.blocks).to_string(),
             name,
         ]);
+        below.into_iter().for_each(|line| rows.row(["", "", "", &format!("  {line}")]));
     };
-    shown.iter().for_each(|(site, load)| row(*load, figures.site(site)));
+    for (site, load) in shown {
+        row(*load, figures.site(site), below(figures, site));
+    }
     if list.is_empty() {
         return Vec::new();
     }
-    row(all, "all".to_owned());
+    row(all, "all".to_owned(), Vec::new());
     let mut parts = vec![Part::Table(rows)];
     parts.extend(figures.rest(shown.len(), list.len(), "callers"));
     parts
+}
+
+/// The calls that a caller was called by, on the one of its stacks that has most at the peak.
+fn below(figures: &Figures<'_>, site: &Site) -> Vec<String> {
+    let Some(trace) = &site.trace else { return Vec::new() };
+    let mut lines = stacks::below(trace, figures.whole, usize::MAX);
+    if site.stacks > 1 {
+        lines.push(format!("(the largest of {} call stacks)", Count(site.stacks)));
+    }
+    lines
 }
 
 /// What each caller made in all.

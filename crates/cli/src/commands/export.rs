@@ -116,7 +116,8 @@ impl Export {
 }
 
 fn chosen<'a>(tape: &'a Tape, args: &Export) -> Result<Vec<&'a ProcessSummary>> {
-    processes::all(tape.summary(), args.selection.process).with_context(|| args.file.display().to_string())
+    processes::all(tape.summary(), args.selection.process)
+        .with_context(|| args.file.display().to_string())
 }
 
 #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // only Parquet says what tape it is of

@@ -3,7 +3,7 @@
 use heaptape_analyze::graph::{Edge, Node};
 use heaptape_analyze::profile::{Frame, FrameKind};
 
-use super::{LEAST_EDGE, LEAST_NODE, Shown};
+use super::Shown;
 use crate::size::{Count, Size};
 use crate::text;
 
@@ -120,7 +120,6 @@ impl Shown<'_> {
         } else {
             ""
         };
-        let _ = (LEAST_NODE, LEAST_EDGE);
         (!parts.is_empty()).then(|| format!("Not shown: {}{dotted}.", parts.join(", and ")))
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         stacks::read(&name, &tape, &args.selection, ask, measure, &args.sysroot, terminal)?;
     let subject = stacks.subject();
     if !subject.has_stacks {
-        terminal.say("the tape has callers and no stacks: heaptape record --stacks takes them down");
+        terminal
+            .say("the tape has callers and no stacks: heaptape record --stacks takes them down");
     }
     // A file that is there is lost once it is created: what can't be drawn must be known before.
     let picture = form.picture(subject).with_context(|| name.clone())?;

@@ -21,7 +21,7 @@ const GROWTH: f64 = 13.0;
 const HOME: f64 = 0.8;
 const LABEL: f64 = 11.0;
 /// Between a box's edge and its letters.
-const PAD: f64 = 9.0;
+const PAD: f64 = 7.0;
 const ARROW: f64 = 9.0;
 const INK: &str = "#222222";
 const DIM: &str = "#555555";

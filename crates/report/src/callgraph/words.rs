@@ -96,7 +96,7 @@ impl Shown<'_> {
             lines.push(format!("Selected: {amount}{unit} ({percent}); percentages are of all"));
         }
         lines.push(
-            "A box has what its function made itself, of what it made with all that it calls; an arrow has what is behind a call."
+            "In a box: what its function made itself, of what is made with all that it calls."
                 .to_owned(),
         );
         lines.extend(self.left_out());

@@ -111,9 +111,9 @@ fn every_view_names_them() {
         }
     }
     let csv = print(&["export", "--to", "csv"]);
-    assert!(csv.lines().next().is_some_and(|head| head.ends_with(",module,offset,function")));
+    assert!(csv.lines().next().is_some_and(|head| head.contains(",module,offset,function")));
     for function in ALL {
-        assert!(csv.lines().any(|line| line.ends_with(&format!(",{function}"))), "{csv}");
+        assert!(csv.lines().any(|line| line.contains(&format!(",{function},"))), "{csv}");
     }
 }
 

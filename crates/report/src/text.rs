@@ -353,7 +353,7 @@ mod tests {
         );
         assert_eq!(
             short_frame("a long name of a function (x.c:7)", 25),
-            "a long na…function (x.c:7)"
+            "a long n…function (x.c:7)"
         );
         assert_eq!(short_frame("f (x.c:7)", 25), "f (x.c:7)");
     }

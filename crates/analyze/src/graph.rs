@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use crate::profile::{FrameNumber, Measure, Profile, Stack};
+use crate::profile::{FrameKind, FrameNumber, Measure, Profile, Stack};
 use crate::tree::{Functions, Grain};
 
 /// What is asked of a graph.
@@ -54,7 +54,7 @@ pub struct Edge {
 /// A graph of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// The functions, the largest first.
+    /// The functions, the largest first; of equals those that leave more to others.
     pub nodes: Vec<Node>,
     /// The calls between them, the largest first.
     pub edges: Vec<Edge>,
@@ -75,9 +75,8 @@ impl Graph {
         let sums = calls.sums();
         let (kept, nodes) = calls.nodes(&sums);
         let mut graph = Graph { nodes, all: sums.all, ..Graph::default() };
-        let shown = |node: &Node| node.own;
         graph.folded = sums.met - graph.nodes.len() as u64;
-        let own = graph.nodes.iter().map(shown).fold(0, u64::saturating_add);
+        let own = graph.nodes.iter().map(|node| node.own).fold(0, u64::saturating_add);
         graph.folded_own = sums.all.saturating_sub(own);
         let mut edges = calls.edges(&kept);
         let found = edges.len();
@@ -161,12 +160,14 @@ impl Calls<'_> {
         weighed.filter(|(_, _, weight)| *weight > 0)
     }
 
-    /// The functions of a stack, from the outermost.
+    /// The functions of a stack, from the outermost. That a stack was cut is none.
     fn path(&self, stack: &Stack) -> impl Iterator<Item = usize> {
-        stack.frames.iter().rev().filter_map(|&frame| {
-            let function = self.functions.of_frame(frame) as usize;
-            (function < self.functions.first.len()).then_some(function)
-        })
+        let frames = &self.profile.frames;
+        let is_call = |number: &FrameNumber| {
+            frames.get(number.0 as usize).is_some_and(|frame| frame.kind != FrameKind::Cut)
+        };
+        let calls = stack.frames.iter().rev().copied().filter(is_call);
+        calls.map(|frame| self.functions.of_frame(frame) as usize)
     }
 
     fn sums(&self) -> Sums {
@@ -217,7 +218,7 @@ impl Calls<'_> {
             chosen.truncate(self.plan.most_nodes);
         }
         chosen.sort_by_key(|&function| {
-            (Reverse(sums.all_of[function]), Reverse(sums.own[function]), function)
+            (Reverse(sums.all_of[function]), sums.own[function], function)
         });
         let mut kept = vec![None; sums.own.len()];
         let nodes = chosen.iter().enumerate().map(|(place, &function)| {
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn a_recursion_counts_once_for_a_stack() {
         let (_, nodes, edges) = graph("a;b;a;b;a;a 10\na;b 5", PLAN);
-        assert_eq!(nodes, ["a 15 10", "b 15 5"]);
+        assert_eq!(nodes, ["b 15 5", "a 15 10"]);
         assert_eq!(edges, ["a>b 15", "b>a 10"]);
     }
 
@@ -330,6 +331,14 @@ mod tests {
         let plan = Plan { most_nodes: 3, ..PLAN };
         let (_, nodes, _) = graph("a;b;c;d;e;f 90\na;b;c;d;e;g 20", plan);
         assert_eq!(nodes, ["e 110 0", "f 90 90", "g 20 20"]);
+    }
+
+    #[test]
+    fn where_stacks_were_cut_is_no_function() {
+        let mut profile: Profile = "cut;a 5".parse().unwrap();
+        profile.frames[1].kind = FrameKind::Cut;
+        let graph = Graph::of(&profile, &Plan { whole: 5, ..PLAN });
+        assert_eq!((graph.nodes.len(), graph.edges.len(), graph.folded), (1, 0, 0));
     }
 
     #[test]

@@ -22,7 +22,10 @@ pub fn write(out: &mut impl Write, subject: Subject<'_>) -> io::Result<()> {
     let started = fx::ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_nanos(
         profile.started,
     ));
+    let what = if subject.measure.blocks { "blocks" } else { "bytes" };
+    // The main thread is shown under its process's name.
     let name = text::short_command(&profile.command);
+    let name = format!("{name}: {what} {}", subject.measured());
     let interval = fx::SamplingInterval::from_millis(1);
     let mut document = fx::Profile::new(&name, started, interval);
     let begin = fx::Timestamp::from_millis_since_reference(0.0);
@@ -30,8 +33,6 @@ pub fn write(out: &mut impl Write, subject: Subject<'_>) -> io::Result<()> {
     let process = document.add_process(&name, 1, begin);
     document.set_process_end_time(process, end);
     let thread = document.add_thread(process, 1, begin, true);
-    let what = if subject.measure.blocks { "blocks" } else { "bytes" };
-    document.set_thread_name(thread, &format!("{what} {}", subject.measured()));
     document.set_thread_end_time(thread, end);
     document.set_symbolicated(true);
     let mut groups = Groups::new(&mut document);
@@ -128,7 +129,7 @@ mod tests {
             (names, at(table, "weight", row).unwrap())
         });
         shares(stacks);
-        assert_eq!(thread["name"], "bytes live at the peak");
+        assert_eq!(thread["name"], ": bytes live at the peak");
         assert_eq!(table["weightType"], "bytes");
     }
 

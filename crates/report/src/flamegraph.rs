@@ -60,7 +60,13 @@ fn title(subject: Subject<'_>) -> String {
 }
 
 fn subtitle(subject: Subject<'_>) -> String {
-    format!("{} {}", subject.figure(subject.whole), subject.measured())
+    let unit = if subject.measure.blocks { " blocks" } else { "" };
+    let all = format!("{}{unit} {}", subject.figure(subject.whole), subject.measured());
+    if !subject.is_selected {
+        return all;
+    }
+    let selected = subject.measure.metric.of(&subject.profile.deeds());
+    format!("{} selected of {all}", subject.figure(selected))
 }
 
 /// What stands for the unit in what inferno writes; [`with_units`] takes it out.

@@ -4,6 +4,8 @@
 //! [`text`] for their columns and words; [`json`] is for programs, [`plot`] makes pictures. [`columns`] are the tables of an
 //! export, which [`sheet`] writes as [`csv`] or Parquet. [`size`] reads and prints sizes.
 //!
+//! [`callgraph`] and [`flamegraph`] draw call stacks; [`folded`], [`mod@pprof`], [`speedscope`] and [`firefox`] write them for other tools.
+//!
 //! Everything is written into an `impl Write` that is handed in. Nothing here reads a tape, opens a
 //! file or computes a figure.
 #![forbid(unsafe_code)]

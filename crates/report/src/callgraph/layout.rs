@@ -35,11 +35,19 @@ pub(super) struct Arrow {
     pub(super) label: Extent,
 }
 
+/// A point that an arrow goes through.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Knot {
+    pub(super) at: Point,
+    /// How far it goes to the right there while it goes down by 1.
+    pub(super) lean: f64,
+}
+
 /// The way of an arrow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Way {
-    /// From its begin to its end: between the first two it bends, to the next it is straight, and so on in turn.
-    pub(super) points: Vec<Point>,
+    /// From its begin to its end, both of which it meets straight.
+    pub(super) knots: Vec<Knot>,
     /// The middle of its label.
     pub(super) label: Point,
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use ab_glyph::{Font, FontRef};
 
 /// What is left for fonts that are wider than the built-in one: an SVG is shown with those of the reader's system.
-const SLACK: f64 = 1.06;
+const SLACK: f64 = 1.2;
 /// The width of a letter where the font can't be read, to its size.
 const USUAL: f64 = 0.6;
 

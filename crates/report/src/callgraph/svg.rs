@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use heaptape_analyze::graph::{Edge, Node};
 
-use super::layout::{self, Arrow, Extent, Layout, Point, Way};
+use super::layout::{self, Arrow, Extent, Knot, Layout, Point, Way};
 use super::{FILL, STROKE, Shown, letters, shade};
 use crate::Error;
 use crate::stacks::Subject;
@@ -21,7 +21,7 @@ const GROWTH: f64 = 13.0;
 const HOME: f64 = 0.8;
 const LABEL: f64 = 11.0;
 /// Between a box's edge and its letters.
-const PAD: f64 = 9.0;
+const PAD: f64 = 7.0;
 const ARROW: f64 = 9.0;
 const INK: &str = "#222222";
 const DIM: &str = "#555555";
@@ -158,7 +158,7 @@ impl Drawing<'_> {
         let (width, height) = (letters::width(&text, LABEL) + 4.0, LABEL * LEADING);
         let (left, top) = (x - width / 2.0, y - height / 2.0);
         self.put(format_args!(
-            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#ffffff\" fill-opacity=\"0.85\"/>\n"
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#ffffff\"/>\n"
         ));
         self.letters(&text, Point { x, y: y + LABEL * 0.35 }, LABEL, DIM, "middle");
     }
@@ -185,36 +185,33 @@ impl Drawing<'_> {
 
 /// The line of an arrow, and its tip.
 fn path(way: &Way, width: f64) -> Option<(String, String)> {
-    let (first, last) = (way.points.first()?, way.points.last()?);
-    let before = way.points.iter().rev().nth(1)?;
-    let length = ARROW + width;
+    let (&first, rest) = way.knots.split_first()?;
+    let (&last, inner) = rest.split_last()?;
+    let before = inner.last().unwrap_or(&first).at;
+    let tip = last.at;
     // Arrows reach boxes from straight above, or from below.
-    let from = if before.y <= last.y { last.y - length } else { last.y + length };
-    let end = Point { x: last.x, y: from };
-    let mut path = format!("M{:.1} {:.1}", first.x, first.y);
-    let mut at = *first;
-    let inner = way.points.get(1..way.points.len().checked_sub(1)?)?;
-    for (number, point) in inner.iter().chain([&end]).enumerate() {
-        if number % 2 == 1 {
-            let _ = write!(path, "L{:.1} {:.1}", point.x, point.y);
-        } else {
-            let middle = (at.y + point.y) / 2.0;
-            let _ = write!(
-                path,
-                "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}",
-                at.x, point.x, point.x, point.y
-            );
-        }
-        at = *point;
+    let length = if before.y <= tip.y { ARROW + width } else { -ARROW - width };
+    let end = Knot { at: Point { y: tip.y - length, ..tip }, lean: 0.0 };
+    let mut path = format!("M{:.1} {:.1}", first.at.x, first.at.y);
+    let mut from = first;
+    for &to in inner.iter().chain([&end]) {
+        let reach = (to.at.y - from.at.y) * 0.45;
+        let _ = write!(
+            path,
+            "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+            from.at.x + from.lean * reach,
+            from.at.y + reach,
+            to.at.x - to.lean * reach,
+            to.at.y - reach,
+            to.at.x,
+            to.at.y
+        );
+        from = to;
     }
-    let half = 2.5 + width;
-    let tip = format!(
-        "M{:.1} {:.1}L{:.1} {from:.1}L{:.1} {from:.1}Z",
-        last.x,
-        last.y,
-        last.x - half,
-        last.x + half
-    );
+    let (half, Point { x, y }) = (2.5 + width, tip);
+    let base = end.at.y;
+    let (left, right) = (x - half, x + half);
+    let tip = format!("M{x:.1} {y:.1}L{left:.1} {base:.1}L{right:.1} {base:.1}Z");
     Some((path, tip))
 }
 

@@ -3,7 +3,7 @@
 use heaptape_analyze::graph::{Edge, Node};
 use heaptape_analyze::profile::{Frame, FrameKind};
 
-use super::{LEAST_EDGE, LEAST_NODE, Shown};
+use super::Shown;
 use crate::size::{Count, Size};
 use crate::text;
 
@@ -96,7 +96,7 @@ impl Shown<'_> {
             lines.push(format!("Selected: {amount}{unit} ({percent}); percentages are of all"));
         }
         lines.push(
-            "A box has what its function made itself, of what it made with all that it calls; an arrow has what is behind a call."
+            "In a box: what its function made itself, of what is made with all that it calls."
                 .to_owned(),
         );
         lines.extend(self.left_out());
@@ -120,7 +120,6 @@ impl Shown<'_> {
         } else {
             ""
         };
-        let _ = (LEAST_NODE, LEAST_EDGE);
         (!parts.is_empty()).then(|| format!("Not shown: {}{dotted}.", parts.join(", and ")))
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Boxes stand on even layers, so that each arrow passes an odd one, on which its label has room of its own.
 
-use super::{Arrow, Extent, Point, Way};
+use super::{Arrow, Extent, Knot, Point, Way};
 
 /// The width of an arrow where it passes a layer.
 const BEND: f64 = 12.0;
 /// The widest distance of two arrows that leave or reach a box.
-const PORT: f64 = 14.0;
+const PORT: f64 = 18.0;
 /// How often boxes are moved to shorten arrows.
 const ROUNDS: usize = 8;
 
@@ -105,6 +105,19 @@ impl Layered {
         self.cells[lower].above.push((upper, strength));
     }
 
+    /// Where an arrow meets a box: beside the others, in the order of where they come from.
+    fn port(&self, cell: usize, other: usize, all: &[(usize, f64)]) -> f64 {
+        let x = |cell: usize| self.cells[cell].x;
+        let before = all.iter().filter(|(n, _)| x(*n).total_cmp(&x(other)).is_lt()).count();
+        let apart = PORT.min(self.cells[cell].extent.width * 0.7 / all.len().max(1) as f64);
+        x(cell) + (before as f64 - (all.len().saturating_sub(1)) as f64 / 2.0) * apart
+    }
+
+    /// Whether a cell is on a layer of boxes, which arrows must pass straight.
+    fn has_boxes(&self, cell: usize) -> bool {
+        self.layer_of[cell].is_multiple_of(2)
+    }
+
     /// The middles of the boxes.
     pub(super) fn boxes(&self, count: usize) -> Vec<Point> {
         (0..count).map(|cell| self.middle(cell)).collect()
@@ -118,7 +131,6 @@ impl Layered {
     /// The ways of the arrows, of those that were turned from below.
     pub(super) fn ways(&self, arrows: &[Arrow], turned: &[bool]) -> Vec<Way> {
         let mut ways = Vec::new();
-        let mut ports = Ports::of(self);
         for ((arrow, &is_turned), (bends, &label)) in
             arrows.iter().zip(turned).zip(self.bends.iter().zip(&self.labels))
         {
@@ -129,49 +141,46 @@ impl Layered {
                 continue;
             };
             let half = |cell: usize| self.cells[cell].extent.height / 2.0;
-            let mut points = Vec::with_capacity(bends.len() * 2 + 2);
-            let (x, y) = (ports.below(upper, first), self.middle(upper).y + half(upper));
-            points.push(Point { x, y });
+            let mut knots = Vec::with_capacity(bends.len() * 2 + 2);
+            let mut add = |x: f64, y: f64| knots.push(Knot { at: Point { x, y }, lean: 0.0 });
+            add(
+                self.port(upper, first, &self.cells[upper].below),
+                self.middle(upper).y + half(upper),
+            );
             for &bend in bends {
                 let (top, bottom) = self.bands[self.layer_of[bend]];
                 let x = self.cells[bend].x;
-                points.extend([Point { x, y: top }, Point { x, y: bottom }]);
+                if self.has_boxes(bend) {
+                    add(x, top);
+                    add(x, bottom);
+                } else {
+                    add(x, (top + bottom) / 2.0);
+                }
             }
-            let (x, y) = (ports.above(lower, last), self.middle(lower).y - half(lower));
-            points.push(Point { x, y });
+            add(
+                self.port(lower, last, &self.cells[lower].above),
+                self.middle(lower).y - half(lower),
+            );
+            lean(&mut knots);
             if is_turned {
-                points.reverse();
+                knots.reverse();
             }
-            ways.push(Way { points, label: self.middle(label) });
+            ways.push(Way { knots, label: self.middle(label) });
         }
         ways
     }
 }
 
-/// Where arrows meet boxes: side by side, in the order of where they come from.
-struct Ports<'a> {
-    layered: &'a Layered,
-}
-
-impl Ports<'_> {
-    fn of(layered: &Layered) -> Ports<'_> {
-        Ports { layered }
-    }
-
-    fn below(&mut self, cell: usize, to: usize) -> f64 {
-        self.port(cell, to, &self.layered.cells[cell].below)
-    }
-
-    fn above(&mut self, cell: usize, from: usize) -> f64 {
-        self.port(cell, from, &self.layered.cells[cell].above)
-    }
-
-    fn port(&self, cell: usize, other: usize, all: &[(usize, f64)]) -> f64 {
-        let cells = &self.layered.cells;
-        let x = |cell: usize| cells[cell].x;
-        let before = all.iter().filter(|(n, _)| x(*n).total_cmp(&x(other)).is_lt()).count();
-        let apart = PORT.min(cells[cell].extent.width * 0.7 / all.len().max(1) as f64);
-        x(cell) + (before as f64 - (all.len().saturating_sub(1)) as f64 / 2.0) * apart
+/// Lets an arrow go on in its direction where it may: no further than what lies on both sides of it.
+fn lean(knots: &mut [Knot]) {
+    for place in 1..knots.len().saturating_sub(1) {
+        let [before, here, after] = [place - 1, place, place + 1].map(|n| knots[n].at);
+        let slope = |from: Point, to: Point| (to.x - from.x) / (to.y - from.y).max(1.0);
+        let (one, other) = (slope(before, here), slope(here, after));
+        if one * other > 0.0 {
+            let flatter = if one.abs() < other.abs() { one } else { other };
+            knots[place].lean = 1.5 * flatter;
+        }
     }
 }
 

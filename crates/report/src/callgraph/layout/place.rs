@@ -10,9 +10,9 @@ use super::layers::{Cell, Layered};
 /// The room between two cells of a layer.
 const APART: f64 = 18.0;
 /// The room between two layers.
-const BETWEEN: f64 = 20.0;
+const BETWEEN: f64 = 22.0;
 /// How often all layers are gone through.
-const SWEEPS: usize = 40;
+const SWEEPS: usize = 160;
 /// What a cell's own place counts beside its neighbours'.
 const INERTIA: f64 = 0.01;
 

@@ -51,7 +51,7 @@ fn calls_lead_down_and_recursions_up() {
     let y = |n: usize| layout.boxes[n].y;
     assert!(y(0) < y(1) && y(1) < y(2));
     let way = |n: usize| layout.ways[n].as_ref().unwrap();
-    assert!(way(2).points.first().unwrap().y > way(2).points.last().unwrap().y);
+    assert!(way(2).knots.first().unwrap().at.y > way(2).knots.last().unwrap().at.y);
     assert_eq!(layout.ways[3], None);
 }
 

@@ -264,6 +264,36 @@ thread_local_word!(
     set_loading_word
 );
 
+/// Puts the first three arguments on the stack; every step is told, as a signal may come between any two, and its
+/// handler's stack is walked through here.
+macro_rules! push_arguments {
+    () => {
+        concat!(
+            "push rdx\n.cfi_adjust_cfa_offset 8\n",
+            "push rsi\n.cfi_adjust_cfa_offset 8\n",
+            "push rdi\n.cfi_adjust_cfa_offset 8\n",
+        )
+    };
+}
+
+/// Takes them back.
+macro_rules! pop_arguments {
+    () => {
+        concat!(
+            "pop rdi\n.cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdx\n.cfi_adjust_cfa_offset -8\n",
+        )
+    };
+}
+
+/// The site of the call, in rax, with the arguments on the stack.
+macro_rules! take_site {
+    () => {
+        "mov rdi, rbp\nlea rsi, [rsp + 24]\ncall {site}\n"
+    };
+}
+
 /// Defines an exported function that hands its arguments and its caller's address on to `$entry`,
 /// which takes the caller as one argument more. The stack is as the caller left it, so unwinders see
 /// nothing unusual.
@@ -319,17 +349,9 @@ macro_rules! with_site {
                 concat!("mov ", $register, ", [rsp]"),
                 "jmp {entry}",
                 "2:",
-                "push rdx",
-                "push rsi",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 24",
-                "mov rdi, rbp",
-                "lea rsi, [rsp + 24]",
-                "call {site}",
-                "pop rdi",
-                "pop rsi",
-                "pop rdx",
-                ".cfi_adjust_cfa_offset -24",
+                crate::arch::push_arguments!(),
+                crate::arch::take_site!(),
+                crate::arch::pop_arguments!(),
                 concat!("mov ", $register, ", rax"),
                 "jmp {entry}",
                 ".fill 8, 1, 0xcc",
@@ -354,35 +376,23 @@ macro_rules! operator_new {
             core::arch::naked_asm!(
                 ".cfi_startproc",
                 "mov rcx, [rsp]",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 24",
+                crate::arch::push_arguments!(),
                 "cmp dword ptr [rip + {depth}], 0",
                 "jne 4f",
                 "3:",
                 "call {entry}",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -24",
+                crate::arch::pop_arguments!(),
                 "test rax, rax",
                 "jz 2f",
                 "ret",
                 "2:",
                 "mov rcx, [rsp]",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 24",
+                crate::arch::push_arguments!(),
                 "cmp dword ptr [rip + {depth}], 0",
                 "jne 6f",
                 "5:",
                 "call {next}",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -24",
+                crate::arch::pop_arguments!(),
                 "sub rsp, 8",
                 ".cfi_adjust_cfa_offset 8",
                 "call rax",
@@ -393,22 +403,18 @@ macro_rules! operator_new {
                 "ret",
                 ".cfi_adjust_cfa_offset 24",
                 "4:",
-                "mov rdi, rbp",
-                "lea rsi, [rsp + 24]",
-                "call {site}",
+                crate::arch::take_site!(),
                 "mov rcx, rax",
-                "mov rdi, [rsp + 16]",
+                "mov rdi, [rsp]",
                 "mov rsi, [rsp + 8]",
-                "mov rdx, [rsp]",
+                "mov rdx, [rsp + 16]",
                 "jmp 3b",
                 "6:",
-                "mov rdi, rbp",
-                "lea rsi, [rsp + 24]",
-                "call {site}",
+                crate::arch::take_site!(),
                 "mov rcx, rax",
-                "mov rdi, [rsp + 16]",
+                "mov rdi, [rsp]",
                 "mov rsi, [rsp + 8]",
-                "mov rdx, [rsp]",
+                "mov rdx, [rsp + 16]",
                 "jmp 5b",
                 ".cfi_endproc",
                 depth = sym crate::callstack::DEPTH,
@@ -488,4 +494,7 @@ macro_rules! exec_list {
     };
 }
 
-pub(crate) use {exec_list, operator_new, seen_in_passing, with_caller, with_site};
+pub(crate) use {
+    exec_list, operator_new, pop_arguments, push_arguments, seen_in_passing, take_site,
+    with_caller, with_site,
+};

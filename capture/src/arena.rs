@@ -11,8 +11,8 @@ use heaptape_wire::process::{Proof, SLOT_BYTES, SLOTS, THREADS};
 use heaptape_wire::session::{ARENA_BYTES, Arena, EXTENTS_AT, SLOTS_AT, Session, Why};
 
 use crate::arch::{self, syscall};
-use crate::counting;
 use crate::slot::ThreadSlot;
+use crate::{counting, zeros};
 
 /// The private region: one page of state and the thread slots. The kernel wipes it in a child.
 #[repr(C, align(4096))]
@@ -193,29 +193,14 @@ pub fn map_arena(path: &CStr) -> Result<(), Option<Why>> {
 
 /// Maps the private region, after the arena, which goes again where this is not possible.
 pub fn map_private() -> Result<(), Option<Why>> {
-    const PROT_READ_WRITE: usize = 3;
-    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
-    const MADV_WIPEONFORK: usize = 18;
-    let bytes = size_of::<Private>();
-    // SAFETY: a new mapping.
-    unsafe {
-        let base = syscall(
-            arch::SYS_MMAP,
-            [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0],
-        );
-        let unmap = |base, bytes| syscall(arch::SYS_MUNMAP, [base, bytes, 0, 0, 0, 0]);
-        let arena = ARENA.load(Ordering::Relaxed) as usize;
-        if (-4095..0).contains(&base) {
-            unmap(arena, ARENA_BYTES);
-            return Err(refused(arch::SYS_MMAP, base));
+    match zeros::map_wiped(size_of::<Private>()) {
+        Ok(base) => PRIVATE.store(base.cast(), Ordering::Release),
+        Err((call, answer)) => {
+            let arena = ARENA.load(Ordering::Relaxed) as usize;
+            // SAFETY: the mapping that came before, which nobody uses yet.
+            unsafe { syscall(arch::SYS_MUNMAP, [arena, ARENA_BYTES, 0, 0, 0, 0]) };
+            return Err(refused(call, answer));
         }
-        let wipes = syscall(arch::SYS_MADVISE, [base as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]);
-        if wipes != 0 {
-            unmap(base as usize, bytes);
-            unmap(arena, ARENA_BYTES);
-            return Err(refused(arch::SYS_MADVISE, wipes));
-        }
-        PRIVATE.store(base as *mut Private, Ordering::Release);
     }
     Ok(())
 }

@@ -14,13 +14,12 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::arch::{self, syscall};
 use crate::arena::arena;
 use crate::rules::Rules;
 use crate::sites::Sites;
 use crate::slot::ThreadSlot;
 use crate::walker::Walker;
-use crate::{callers, lifecycle, slot};
+use crate::{arch, callers, lifecycle, slot, zeros};
 
 /// How many frames of a stack are wanted; 0 where no stacks are.
 pub static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -70,7 +69,8 @@ pub fn begin() {
     if depth == 0 || !callers::can_find() {
         return;
     }
-    if map() {
+    if let Ok(base) = zeros::map_wiped(REGION_BYTES) {
+        REGION.store(base.cast(), Ordering::Release);
         DEPTH.store(depth, Ordering::Release);
     }
 }
@@ -111,30 +111,6 @@ pub fn generation() -> u32 {
 #[inline(always)]
 pub fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
-}
-
-fn map() -> bool {
-    const PROT_READ_WRITE: usize = 3;
-    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
-    const MADV_DONTDUMP: usize = 16;
-    const MADV_WIPEONFORK: usize = 18;
-    let args = [0, REGION_BYTES, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0];
-    // SAFETY: a new mapping of our own.
-    unsafe {
-        let base = syscall(arch::SYS_MMAP, args);
-        if (-4095..0).contains(&base) {
-            return false;
-        }
-        let advise =
-            |advice| syscall(arch::SYS_MADVISE, [base as usize, REGION_BYTES, advice, 0, 0, 0]);
-        if advise(MADV_WIPEONFORK) != 0 {
-            syscall(arch::SYS_MUNMAP, [base as usize, REGION_BYTES, 0, 0, 0, 0]);
-            return false;
-        }
-        advise(MADV_DONTDUMP);
-        REGION.store(base as *mut Region, Ordering::Release);
-    }
-    true
 }
 
 /// The site of a call whose return address lies at `place`, as a word in the place of the caller's address; `bp` is

@@ -84,6 +84,7 @@ mod threads;
 mod usable;
 mod walker;
 mod whole;
+mod zeros;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -19,8 +19,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
 
 use heaptape_wire::ledger::MODULES;
 
-use crate::arch::{self, syscall};
-use crate::lifecycle;
+use crate::{lifecycle, zeros};
 
 /// Bits of an address that a program can have.
 const ADDRESS_BITS: u32 = 47;
@@ -281,7 +280,7 @@ fn new_leaf(directory: *mut Directory, address: usize) -> Option<&'static Leaf> 
             // (A spare one is lost.)
             if !lifecycle::is_sandboxed() {
                 // SAFETY: just mapped, and nobody has seen it.
-                unsafe { syscall(arch::SYS_MUNMAP, [fresh as usize, LEAF_BYTES, 0, 0, 0, 0]) };
+                unsafe { zeros::unmap(fresh.cast(), LEAF_BYTES) };
             }
             theirs
         }
@@ -304,21 +303,5 @@ fn fresh_leaf() -> *mut Leaf {
 
 /// Zeros, to be given memory when they are touched; null where there are none.
 pub fn map(bytes: usize) -> *mut u8 {
-    const PROT_READ_WRITE: usize = 3;
-    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
-    const MADV_DONTDUMP: usize = 16;
-    const MADV_NOHUGEPAGE: usize = 15;
-    let how = [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0];
-    // SAFETY: a new mapping.
-    unsafe {
-        let base = syscall(arch::SYS_MMAP, how);
-        if (-4095..0).contains(&base) {
-            return core::ptr::null_mut();
-        }
-        let base = base as usize;
-        syscall(arch::SYS_MADVISE, [base, bytes, MADV_DONTDUMP, 0, 0, 0]);
-        // It is touched here and there: whole huge pages would be mostly empty.
-        syscall(arch::SYS_MADVISE, [base, bytes, MADV_NOHUGEPAGE, 0, 0, 0]);
-        base as *mut u8
-    }
+    zeros::map(bytes).unwrap_or(core::ptr::null_mut())
 }

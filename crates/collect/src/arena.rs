@@ -24,7 +24,6 @@ use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::ledger::SharedLedger;
-use crate::record::CallStacks;
 use crate::{Error, arch};
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -70,9 +69,9 @@ pub(crate) struct SharedArena {
 impl SharedArena {
     /// Makes the arena of a session that records, in `/dev/shm` or, where there is no room, without a name
     /// there.
-    pub(crate) fn create(stacks: CallStacks) -> Result<SharedArena, Error> {
+    pub(crate) fn create(stack_depth: u32) -> Result<SharedArena, Error> {
         let mut shared = Self::make(Purpose::Record)?;
-        shared.arena.session().set_stacks(stacks.depth, stacks.python);
+        shared.arena.session().set_stacks(stack_depth);
         shared.open()?;
         Ok(shared)
     }

@@ -28,7 +28,7 @@ use crate::launch::{Launch, texts};
 use crate::limits::Limits;
 use crate::namespace::Namespaces;
 use crate::patched::Patches;
-use crate::record::{self, CallStacks, Watch};
+use crate::record::{self, Watch};
 use crate::recorder::{Observer, Recorder};
 use crate::segments::Segments;
 use crate::signals::Signals;
@@ -193,7 +193,7 @@ pub(crate) fn open(counting: &Counting) -> Result<Recorder, Error> {
     let nothing = File::options().write(true).open("/dev/null");
     let nothing = nothing.map_err(|source| Error::System { what: "opening /dev/null", source })?;
     let sink = Sink::start(nothing, None, arena.arena())?;
-    let tape = Writer::new(sink, &record::header(&counting.launch, CallStacks::default()))?;
+    let tape = Writer::new(sink, &record::header(&counting.launch, 0))?;
     let clock = Clock::start(arena.arena())?;
     let identity = arena.identity()?;
     let ledger = arena.ledger();

@@ -284,7 +284,6 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::CallStacks;
 
     #[test]
     fn a_lane_whose_next_chunk_is_not_found_yet_has_a_gap() {
@@ -304,7 +303,7 @@ mod tests {
         lane.feed(&[1, 2]);
         lane.merged = 2;
         assert!(lane.is_empty() && !lane.holds_chunks() && !lane.is_finished());
-        let (arena, mut done) = (SharedArena::create(CallStacks::default()).unwrap(), Vec::new());
+        let (arena, mut done) = (SharedArena::create(0).unwrap(), Vec::new());
         lane.close(&mut Source::new(&arena, &mut done));
         assert!(lane.is_finished());
     }

@@ -23,7 +23,7 @@ use crate::launch::texts;
 use crate::limits;
 use crate::meeting::{Line, Place, Reply, Who};
 use crate::output::Output;
-use crate::record::{CallStacks, Outcome, Recording, Watch};
+use crate::record::{Outcome, Recording, Watch};
 use crate::signals::Signals;
 use crate::vigil;
 use crate::{Error, Launch};
@@ -48,8 +48,8 @@ pub struct Joining {
     pub no_wait: bool,
     /// Ends the tape at about this many bytes.
     pub max_size: Option<u64>,
-    /// Which call stacks to record.
-    pub stacks: CallStacks,
+    /// Frames of each call stack at the most; 0 for no stacks.
+    pub stack_depth: u32,
     /// The command line, with the program's own name, by which this program comes to the same call again:
     /// the process that collects for the job is started by it.
     pub again: Vec<OsString>,
@@ -281,7 +281,7 @@ fn recording(joining: &Joining, directory: PathBuf) -> Recording {
         output: Output::Aside { directory, stem: format!("{}.{host}", file_name(&joining.job)) },
         no_wait: joining.no_wait,
         max_size: joining.max_size,
-        stacks: joining.stacks,
+        stack_depth: joining.stack_depth,
     }
 }
 

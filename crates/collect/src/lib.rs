@@ -82,4 +82,4 @@ pub use launch::Launch;
 pub use limits::was_open;
 pub use output::Output;
 pub use probe::{SHARED_BYTES, features};
-pub use record::{CallStacks, Outcome, Recording, Watch, record};
+pub use record::{Outcome, Recording, Watch, record};

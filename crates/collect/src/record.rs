@@ -32,17 +32,8 @@ pub struct Recording {
     pub no_wait: bool,
     /// Ends the tape at about this many bytes.
     pub max_size: Option<u64>,
-    /// Which call stacks to record.
-    pub stacks: CallStacks,
-}
-
-/// Which call stacks to record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallStacks {
-    /// Frames of each at the most; 0 for no stacks.
-    pub depth: u32,
-    /// With frames of interpreted code.
-    pub python: bool,
+    /// Frames of each call stack at the most; 0 for no stacks.
+    pub stack_depth: u32,
 }
 
 /// What the caller may tell the user while it goes on.
@@ -171,17 +162,17 @@ pub(crate) fn start(
 
 /// A recording that goes on as soon as somebody registers with its session.
 pub(crate) fn open(recording: &Recording, output: &OpenOutput) -> Result<Recorder, Error> {
-    let arena = SharedArena::create(recording.stacks)?;
+    let arena = SharedArena::create(recording.stack_depth)?;
     let file = output.file.try_clone().map_err(|source| Error::System { what: "dup", source })?;
     let sink = Sink::start(file, recording.max_size, arena.arena())?;
-    let tape = Writer::new(sink, &header(&recording.launch, recording.stacks))?;
+    let tape = Writer::new(sink, &header(&recording.launch, recording.stack_depth))?;
     let clock = Clock::start(arena.arena())?;
     let namespaces = Namespaces::new(arena.identity()?);
     Ok(Recorder::new(arena, clock, tape, Inspector::start()?, namespaces))
 }
 
 /// What a tape begins with.
-pub(crate) fn header(launch: &Launch, stacks: CallStacks) -> Header {
+pub(crate) fn header(launch: &Launch, stack_depth: u32) -> Header {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut settings = Vec::new();
     if launch.no_aslr {
@@ -190,11 +181,8 @@ pub(crate) fn header(launch: &Launch, stacks: CallStacks) -> Header {
     if launch.python_malloc {
         settings.push(("python-malloc".to_owned(), "true".to_owned()));
     }
-    if stacks.depth > 0 {
-        settings.push((Header::STACKS.to_owned(), stacks.depth.to_string()));
-    }
-    if stacks.python {
-        settings.push((Header::PYTHON.to_owned(), "true".to_owned()));
+    if stack_depth > 0 {
+        settings.push((Header::STACKS.to_owned(), stack_depth.to_string()));
     }
     Header {
         started: started.as_nanos() as u64,

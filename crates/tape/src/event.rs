@@ -145,8 +145,6 @@ pub struct Header {
 impl Header {
     /// The setting that makes a tape one with sites: how many frames of each call stack are wanted.
     pub const STACKS: &str = "stacks";
-    /// The setting that says that frames of interpreted code are wanted.
-    pub const PYTHON: &str = "python";
 
     /// The value of a setting.
     pub fn setting(&self, name: &str) -> Option<&str> {

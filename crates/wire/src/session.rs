@@ -86,7 +86,6 @@ pub struct Session {
     stamp: AtomicU32,
     counts: AtomicU32,
     stacks: AtomicU32,
-    interpreted: AtomicU32,
     /// A number that no other session has.
     name: AtomicU64,
     /// Ticks of the time stamp counter in a millisecond.
@@ -157,21 +156,15 @@ impl Session {
         self.counts.load(Ordering::Relaxed) != 0
     }
 
-    /// Collector: each allocation is recorded with its call stack, of so many frames at the most, and with those of
-    /// interpreted code in it if they are wanted. Before the session is opened.
-    pub fn set_stacks(&self, depth: u32, interpreted: bool) {
+    /// Collector: each allocation is recorded with its call stack, of so many frames at the most. Before the session
+    /// is opened.
+    pub fn set_stacks(&self, depth: u32) {
         self.stacks.store(depth, Ordering::Relaxed);
-        self.interpreted.store(u32::from(interpreted), Ordering::Relaxed);
     }
 
     /// How many frames of each stack are wanted; 0 for no stacks.
     pub fn stacks(&self) -> u32 {
         self.stacks.load(Ordering::Relaxed)
-    }
-
-    /// Whether frames of interpreted code are wanted.
-    pub fn wants_interpreted(&self) -> bool {
-        self.interpreted.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the header is one that this version can join.

@@ -23,6 +23,7 @@ fn depth(text: &str) -> Result<u32, String> {
 #[command(after_help = examples([
     ("heaptape record -- ls -lR /usr/share", "onto ls.PID.tape"),
     ("heaptape record --stacks -- ./server", "with the call stack of every allocation"),
+    ("heaptape record --python -- python3 app.py", "with lines of Python, and every object"),
     ("mpirun -n 4 heaptape record --join -o tapes -- ./solver", "all ranks of a host, onto tapes/JOB.HOST.tape"),
 ]))]
 pub(crate) struct Record {
@@ -41,7 +42,7 @@ pub(crate) struct Record {
     /// Record so many frames of each call stack at the most, the innermost ones: 1 to 128 [default: 64]. Implies --stacks
     #[arg(long, value_name = "N", value_parser = depth, allow_hyphen_values = true)]
     pub(crate) depth: Option<u32>,
-    /// Record functions, files and lines of Python code in call stacks. Implies --stacks
+    /// Record what Python code asks for, object by object, with its functions, files and lines: --stacks and --python-malloc together
     #[arg(long)]
     pub(crate) python: bool,
     /// End the recording when the command ends, though children may still run

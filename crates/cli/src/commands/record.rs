@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heaptape_collect::{
-    CallStacks, Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record,
-};
+use heaptape_collect::{Error, Joining, Launch, Outcome, Output, Recording, Watch, join, record};
 use heaptape_proc::job as place;
 use heaptape_report::size::Size;
 use heaptape_report::text::early_end;
@@ -71,15 +69,16 @@ fn run_joined(args: args::Record, teller: &mut Teller) -> ExitCode {
 
 fn joining(args: args::Record) -> Result<Joining> {
     let (job, local_size) = job()?;
-    let stacks = stacks(&args);
+    let stack_depth = stack_depth(&args);
+    let python_malloc = args.python_malloc || args.python;
     Ok(Joining {
-        launch: launch(args.command, args.no_aslr, args.python_malloc)?,
+        launch: launch(args.command, args.no_aslr, python_malloc)?,
         directory: args.output.unwrap_or_else(|| ".".into()),
         job,
         local_size,
         no_wait: args.no_wait,
         max_size: args.max_size,
-        stacks,
+        stack_depth,
         again: std::env::args_os().collect(),
     })
 }
@@ -88,15 +87,15 @@ fn launch(command: Vec<OsString>, no_aslr: bool, python_malloc: bool) -> Result<
     Ok(Launch { command, library: library::path()?, no_aslr, python_malloc })
 }
 
-/// Which call stacks are wanted: whoever says how, wants them.
-fn stacks(args: &args::Record) -> CallStacks {
-    let wanted = args.stacks || args.python || args.depth.is_some();
-    let depth = if wanted { args.depth.unwrap_or(args::DEPTH) } else { 0 };
-    CallStacks { depth, python: args.python }
+/// How many frames of each call stack are wanted: whoever says how, wants them.
+fn stack_depth(args: &args::Record) -> u32 {
+    let is_wanted = args.stacks || args.python || args.depth.is_some();
+    if is_wanted { args.depth.unwrap_or(args::DEPTH) } else { 0 }
 }
 
 fn recording(args: args::Record) -> Result<Recording> {
-    let stacks = stacks(&args);
+    let stack_depth = stack_depth(&args);
+    let python_malloc = args.python_malloc || args.python;
     let output = match args.output {
         Some(path) => Output::Named(with_rank(path)?),
         None => {
@@ -106,11 +105,11 @@ fn recording(args: args::Record) -> Result<Recording> {
         }
     };
     Ok(Recording {
-        launch: launch(args.command, args.no_aslr, args.python_malloc)?,
+        launch: launch(args.command, args.no_aslr, python_malloc)?,
         output,
         no_wait: args.no_wait,
         max_size: args.max_size,
-        stacks,
+        stack_depth,
     })
 }
 

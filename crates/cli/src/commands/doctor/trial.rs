@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use heaptape_collect::{CallStacks, Launch, Output, Recording, Watch, record};
+use heaptape_collect::{Launch, Output, Recording, Watch, record};
 use heaptape_report::doctor::system::Trial;
 
 /// Where the program may be.
@@ -34,7 +34,7 @@ pub(super) fn run(library: &Path) -> Result<Trial, String> {
         output: Output::Named(directory.path.join("trial.tape")),
         no_wait: true,
         max_size: None,
-        stacks: CallStacks::default(),
+        stack_depth: 0,
     };
     trial.recorded = best(|| {
         let outcome = record(&recording, &mut Silent).map_err(|error| error.to_string())?;

@@ -45,21 +45,21 @@ pub(crate) fn merge<S: Stream>(
     }
     let heads = lanes.iter_mut().enumerate().filter_map(|(i, lane)| place(lane, i, pull));
     let mut heads: BinaryHeap<Reverse<Place>> = heads.map(Reverse).collect();
-    let mut unsettled = lanes.iter().filter(|lane| !lane.is_settled()).count();
+    // Those with a record that has to come out. What else was seen may come before such a record, and no further.
+    let is_unsettled = |Reverse((_, _, index)): &&Reverse<Place>| !lanes[*index].is_settled();
+    let mut unsettled = heads.iter().filter(is_unsettled).count();
     while unsettled > 0 {
         let Some(Reverse((_, _, index))) = heads.pop() else { break };
         let next = heads.peek().map(|&Reverse(place)| place);
         let lane = &mut lanes[index];
-        let was_settled = lane.is_settled();
-        if was_settled && next.is_none() && !all {
-            // Those that are not have nothing to give: what they should have is not there.
-            break;
-        }
-        run(lane, index, next, all, pull, stream)?;
-        heads.extend(place(lane, index, pull).map(Reverse));
-        if !was_settled && lane.is_settled() {
+        let was_unsettled = !lane.is_settled();
+        let is_last = was_unsettled && unsettled == 1;
+        run(lane, index, next, is_last, pull, stream)?;
+        let head = place(lane, index, pull);
+        if was_unsettled && (head.is_none() || lane.is_settled()) {
             unsettled -= 1;
         }
+        heads.extend(head.map(Reverse));
     }
     Ok(())
 }
@@ -84,13 +84,14 @@ fn place_of(record: &Record<'_>, last: u64, index: usize) -> Place {
     (record.stamp().unwrap_or(last), !releases, index)
 }
 
-/// Hands on the records of one lane up to the next lane's place, or up to where it is settled when
-/// there is no other lane.
+/// Hands on the records of one lane up to the next lane's place, and no further than to where it is settled when it is
+/// the last that is not: the second look finds what comes before a record that the first has seen, and may miss what
+/// comes before one that it has only seen itself.
 fn run<S: Stream>(
     lane: &mut Lane,
     index: usize,
     next: Option<Place>,
-    all: bool,
+    is_last: bool,
     pull: &mut impl FnMut(&mut Lane) -> bool,
     stream: &mut S,
 ) -> Result<(), S::Error> {
@@ -104,10 +105,10 @@ fn run<S: Stream>(
             at = 0;
             continue;
         }
-        if next.is_none() && !all && lane.is_settled_at(at) {
+        if is_last && lane.is_settled_at(at) {
             break Ok(());
         }
-        let stop = if next.is_none() && !all { lane.settled_word() } else { usize::MAX };
+        let stop = if is_last { lane.settled_word() } else { usize::MAX };
         let (until, over) = run_plain(lane, index, next, at..stop, stream);
         at = until;
         match over {
@@ -276,6 +277,24 @@ mod tests {
         put_allocation(&mut late, Call::Malloc, &allocation(24), Some(150));
         b.feed(&late.0);
         assert_eq!(addresses(vec![a, b], false), [16, 8]);
+    }
+
+    /// What came between the two looks: its predecessors may be in no look yet, whatever other lanes have.
+    #[test]
+    fn nothing_that_only_the_second_look_saw_comes_out_behind_all_that_the_first_saw() {
+        let mut a = lane(0, |w| put_allocation(w, Call::Malloc, &allocation(8), Some(10)));
+        let mut late = Words(Vec::new());
+        put_allocation(&mut late, Call::Malloc, &allocation(16), Some(30));
+        a.feed(&late.0);
+        let mut b = lane(1, |_| {});
+        let mut later = Words(Vec::new());
+        put_allocation(&mut later, Call::Malloc, &allocation(24), Some(40));
+        b.feed(&later.0);
+        assert_eq!(addresses(vec![a.clone(), b.clone()], false), [8]);
+        // A third one's, published meanwhile, whose stamp is between them.
+        let c = lane(2, |w| put_allocation(w, Call::Malloc, &allocation(32), Some(20)));
+        assert_eq!(addresses(vec![a.clone(), b.clone(), c.clone()], false), [8, 32]);
+        assert_eq!(addresses(vec![a, b, c], true), [8, 32, 16, 24]);
     }
 
     #[test]

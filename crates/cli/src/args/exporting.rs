@@ -57,9 +57,9 @@ pub(crate) enum Format {
     Flamegraph,
     /// For pprof (profile.proto, compressed with gzip)
     Pprof,
-    /// For https://www.speedscope.app
+    /// For speedscope, at speedscope.app
     Speedscope,
-    /// For https://profiler.firefox.com
+    /// For the Firefox Profiler, at profiler.firefox.com
     Firefox,
     /// The call graph, for Graphviz
     Dot,

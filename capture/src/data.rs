@@ -11,8 +11,20 @@ use crate::modules::{self, Header, Info, PT_LOAD};
 use crate::pages::PAGE;
 use crate::{charges, counting, lane, owner, refusing};
 
-/// Bytes of all modules when the loader's list was last looked at, as far as they were charged.
+/// What is charged: pages of all modules, and below them the lower bits of the age of the loader's list then.
 static CHARGED: AtomicU64 = AtomicU64::new(0);
+const AGE_BITS: u32 = 24;
+const AGES: u64 = (1 << AGE_BITS) - 1;
+
+fn bytes_of(charged: u64) -> u64 {
+    (charged >> AGE_BITS) * PAGE as u64
+}
+
+/// Whether an age is that of an earlier look than another.
+fn is_before(age: u64, other: u64) -> bool {
+    age.wrapping_sub(other) & AGES > AGES / 2
+}
+
 /// They did not fit.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
@@ -20,25 +32,29 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 #[derive(Default)]
 pub struct Data {
     bytes: u64,
+    age: u64,
     /// The largest one of those that are not charged yet, and where it lies. (What is new comes last.)
     largest: (u64, usize),
 }
 
 impl Data {
+    /// The look begins, at a list of this age.
+    pub fn begin(&mut self, age: u64) {
+        self.age = age;
+    }
+
     /// Adds a module's.
     pub fn add(&mut self, info: &Info) {
         // (Its program headers lie in it.)
         if owner::is_ours(info.headers as usize) {
             return;
         }
-        // SAFETY: the loader's table of program headers.
-        let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
-        for header in headers.iter().filter(|header| is_writable(header)) {
+        for header in info.headers().iter().filter(|header| is_writable(header)) {
             let start = info.bias.wrapping_add(header.address as usize);
             let end = start.wrapping_add(header.memory_size as usize);
             let bytes = (end.next_multiple_of(PAGE) - start / PAGE * PAGE) as u64;
             self.bytes += bytes;
-            if self.bytes > CHARGED.load(Ordering::Relaxed) {
+            if self.bytes > bytes_of(CHARGED.load(Ordering::Relaxed)) {
                 self.largest = self.largest.max((bytes, start));
             }
         }
@@ -48,16 +64,18 @@ impl Data {
     /// tries again.
     pub fn charge(&self) -> bool {
         let Some((lane, account)) = lane::own().zip(counting::account()) else { return true };
-        let before = CHARGED.load(Ordering::Relaxed);
-        let claim =
-            |from, to| CHARGED.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-        // Of two that look at once one charges.
-        if claim(before, self.bytes).is_err() {
+        let now = ((self.bytes / PAGE as u64) << AGE_BITS) | (self.age & AGES);
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Of several that look at once each charges what is new to it, and one that has looked earlier nothing.
+        let Ok(charged) = CHARGED.fetch_update(order, failed, |charged| {
+            (charged != now && !is_before(self.age, charged)).then_some(now)
+        }) else {
             return true;
-        }
+        };
+        let before = bytes_of(charged);
         let more = self.bytes.saturating_sub(before);
         if more > 0 && !charges::charge(lane, Kind::Data, more) {
-            let _ = claim(self.bytes, before);
+            let _ = CHARGED.compare_exchange(now, charged, order, failed);
             REFUSED.store(true, Ordering::Relaxed);
             refusing::refuse_data(lane, more, self.largest.1);
             return false;
@@ -104,6 +122,7 @@ unsafe extern "C" fn see(info: *const Info, size: usize, look: *mut c_void) -> c
             return 1;
         }
         look.is_new = true;
+        look.data.begin(info.age(size));
     }
     look.data.add(info);
     0

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::modules::{Header, PT_LOAD};
+use crate::modules::{self, Header};
 
 const PT_PHDR: u32 = 6;
 const AT_PHDR: usize = 3;
@@ -26,9 +26,6 @@ pub fn extent() -> Range<usize> {
     };
     let Some(own) = headers.iter().find(|header| header.kind == PT_PHDR) else { return 0..0 };
     let bias = (headers.as_ptr() as usize).wrapping_sub(own.address as usize);
-    let loaded = headers.iter().filter(|header| header.kind == PT_LOAD);
-    let (low, high) = loaded.fold((u64::MAX, 0), |(low, high), header| {
-        (low.min(header.address), high.max(header.address + header.memory_size))
-    });
+    let Some((low, high)) = modules::extent(headers) else { return 0..0 };
     bias.wrapping_add(low as usize)..bias.wrapping_add(high as usize)
 }

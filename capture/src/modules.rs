@@ -26,6 +26,19 @@ pub struct Info {
 }
 
 impl Info {
+    /// The module's table of segments.
+    pub fn headers(&self) -> &[Header] {
+        // SAFETY: the loader's table of program headers.
+        unsafe { core::slice::from_raw_parts(self.headers, self.count as usize) }
+    }
+
+    /// Modules ever loaded and unloaded, all in one sum: a later look at the list has no smaller one. 0 where the
+    /// loader does not tell.
+    pub fn age(&self, size: usize) -> u64 {
+        let is_there = size >= core::mem::offset_of!(Info, removed) + 8;
+        if is_there { self.added.wrapping_add(self.removed) } else { 0 }
+    }
+
     /// Modules ever loaded and unloaded, if the loader has told so much that it is there.
     pub fn generation(&self, size: usize) -> u64 {
         let is_there = size >= core::mem::offset_of!(Info, removed) + 8;
@@ -85,6 +98,8 @@ struct Look {
     passed: usize,
     /// Whether anything was written.
     differs: bool,
+    /// Whether any is gone.
+    has_gone: bool,
     /// Whether one that is new is, by its name, an interpreter of Python.
     is_python: bool,
     data: Data,
@@ -99,6 +114,7 @@ pub fn refresh() {
         known,
         passed: 0,
         differs: false,
+        has_gone: false,
         is_python: false,
         data: Data::default(),
     };
@@ -108,6 +124,9 @@ pub fn refresh() {
     look.pass(look.known);
     LISTED.count.store(if look.count > REMEMBERED { 0 } else { look.count }, Ordering::Relaxed);
     SEEN.store(generation, Ordering::Relaxed);
+    if look.has_gone {
+        callstack::modules_gone();
+    }
     if look.is_python && callstack::is_on() {
         python::look_around();
     }
@@ -136,6 +155,7 @@ unsafe extern "C" fn visit(info: *const Info, size: usize, data: *mut c_void) ->
             return 1;
         }
         look.generation = Some(generation);
+        look.data.begin(info.age(size));
     }
     look.module(info);
     0
@@ -146,7 +166,7 @@ impl Look {
         if counting::is_on() {
             self.data.add(info);
         }
-        let (key, (low, _)) = (key(info), extent(info));
+        let (key, low) = (key(info), extent(info.headers()).map_or(0, |(low, _)| low));
         let mut rest = LISTED.modules[..self.known].iter().skip(self.passed);
         match rest.position(|(known, _)| known.load(Ordering::Relaxed) == key) {
             Some(gone) => self.pass(self.passed + gone),
@@ -169,7 +189,7 @@ impl Look {
     fn pass(&mut self, next: usize) {
         for (_, start) in LISTED.modules[..self.known].iter().take(next).skip(self.passed) {
             self.differs = true;
-            callstack::modules_gone();
+            self.has_gone = true;
             thread::note(NoteKind::ModuleGone, 0, &[start.load(Ordering::Relaxed)], &[]);
         }
         self.passed = self.passed.max(next);
@@ -189,30 +209,19 @@ fn key(info: &Info) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// The lowest address of a module and the one behind its highest, without its bias.
-fn extent(info: &Info) -> (u64, u64) {
-    // SAFETY: the loader's table of program headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
-    let loaded = headers.iter().filter(|header| header.kind == PT_LOAD);
-    loaded.fold((u64::MAX, 0), |(low, high), header| {
-        (low.min(header.address), high.max(header.address + header.memory_size))
-    })
+/// The lowest address of a module and the one behind its highest, without its bias; `None` for one without segments.
+pub fn extent(headers: &[Header]) -> Option<(u64, u64)> {
+    let loaded = || headers.iter().filter(|header| header.kind == PT_LOAD);
+    let high = loaded().map(|header| header.address + header.memory_size).max()?;
+    Some((loaded().map(|header| header.address).min()?, high))
 }
 
 /// Writes what a module is; whether it is an interpreter of Python, by its name.
 fn describe(info: &Info, is_first: bool) -> bool {
-    let (low, high) = extent(info);
+    let Some((low, high)) = extent(info.headers()) else { return false };
     let mut text = [0u8; MAX_TEXT];
-    for i in 0..info.count as usize {
-        // SAFETY: the loader's table of program headers.
-        let header = unsafe { &*info.headers.add(i) };
-        if header.kind == PT_NOTE {
-            copy_build_id(info.bias, header, &mut text);
-        }
-    }
-    if low > high {
-        return false;
-    }
+    let notes = info.headers().iter().filter(|header| header.kind == PT_NOTE);
+    notes.for_each(|header| copy_build_id(info.bias, header, &mut text));
     let mut executable = [0u8; MAX_TEXT];
     let path = if info.name.is_null() {
         &[]

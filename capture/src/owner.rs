@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::following::following;
-use crate::modules::{Header, Info, PT_LOAD, dl_iterate_phdr};
+use crate::modules::{self, Header, Info, dl_iterate_phdr};
 use crate::next::{global, in_glibc};
 
 /// `Dl_info` of <dlfcn.h>.
@@ -92,9 +92,7 @@ pub fn module_of(address: usize) -> Option<Module> {
         let headers = (place.base + file.headers as usize) as *const Header;
         core::slice::from_raw_parts(headers, file.count as usize)
     };
-    let loaded = || headers.iter().filter(|header| header.kind == PT_LOAD);
-    let low = loaded().map(|header| header.address).min()?;
-    let high = loaded().map(|header| header.address + header.memory_size).max()?;
+    let (low, high) = modules::extent(headers)?;
     Some(Module { base: place.base, length: (high - low) as usize, name: place.module })
 }
 

@@ -14,8 +14,8 @@ use crate::next::DLOPEN;
 use crate::starting::Starting;
 use crate::thread::expect_threads;
 use crate::{
-    callers, counting, filter, forks, loading, modules, pages, sizes, spending, thread, threads,
-    whole,
+    callers, counting, filter, forks, loading, modules, pages, python, sizes, spending, thread,
+    threads, whole,
 };
 
 following!(static PTHREAD_CREATE = c"pthread_create");
@@ -142,6 +142,7 @@ with_caller!(dlclose, 1, dlclose_entry);
 
 unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     modules::refresh();
+    let had_python = python::forget();
     // SAFETY: the type of dlclose.
     let result = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> isize>(or_failing(&DLCLOSE))(
@@ -150,6 +151,9 @@ unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     };
     modules::refresh();
     callers::forget();
+    if had_python {
+        python::look_around();
+    }
     thread::note(NoteKind::Dlclose, caller, &[handle as u64, result as u64], &[]);
     result
 }

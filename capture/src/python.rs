@@ -1,7 +1,8 @@
 //! Frames of Python code, as the interpreter keeps them for itself.
 //!
-//! A thread's frames are a list in the interpreter's memory, which only that thread changes: so it can be read in the
-//! midst of any call of the thread, with the interpreter's lock or without. A run of frames belongs to one call of the
+//! A thread's frames are a list in the interpreter's memory, which only that thread changes while the interpreter lives: so it
+//! can be read in the midst of any call of the thread, with the interpreter's lock or without. When the interpreter ends it
+//! takes the lists of the others away, and nothing is read any more. A run of frames belongs to one call of the
 //! interpreter's loop, which has something of its own on the C stack that the list leads to; by that the runs find their
 //! place among the frames of C code ([`Line::mark`]).
 //!
@@ -11,6 +12,7 @@ mod layout;
 mod lines;
 mod text;
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
@@ -19,11 +21,12 @@ use heaptape_wire::site::interpreted;
 use crate::callstack::region;
 use crate::next::global;
 use crate::thread;
-use layout::Layout;
+use layout::{Calls, Layout};
 
 /// The interpreter's function that gives the thread's own state; 0 where there is no interpreter that is known.
 static STATE_OF_THREAD: AtomicUsize = AtomicUsize::new(0);
-static LAYOUT: layout::Known = layout::Known::new();
+/// The one that tells whether it is ending; 0 where there is none.
+static IS_ENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// A frame: where in which code.
 #[derive(Clone, Copy)]
@@ -41,15 +44,13 @@ impl Line {
     /// What tells it from others.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
-        (self.code as u64 ^ u64::from(self.at) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ self.name
+        mixed(mixed(self.name, self.code as u64), u64::from(self.at))
     }
 
     /// The frame as the tape has it. The collector is told of code that is new.
     pub fn frame(&self) -> u64 {
-        let layout = LAYOUT.get();
-        let name = (self.code as u64).wrapping_mul(0xd6e8_feb8_6659_fd93) ^ self.name;
-        let name = name ^ name >> 29;
+        let layout = layout::known();
+        let name = mixed(self.name, self.code as u64);
         let number = region().sites.number(name, |number| self.define(layout, number));
         // SAFETY: the code of a frame, which has it.
         let line = unsafe { lines::line(layout, self.code, self.at) };
@@ -71,15 +72,29 @@ impl Line {
     }
 }
 
+/// One word more in a hash.
+#[inline(always)]
+fn mixed(hash: u64, word: u64) -> u64 {
+    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
 /// Looks for an interpreter among what is loaded. Not for hooks.
 pub fn look_around() {
-    if STATE_OF_THREAD.load(Ordering::Relaxed) != 0 {
+    if is_there() {
         return;
     }
     let function = global(c"PyGILState_GetThisThreadState");
-    if function != 0 && LAYOUT.find() {
+    if function != 0 && layout::find() {
+        let ending = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].map(global);
+        let ending = ending.into_iter().find(|&found| found != 0).unwrap_or(0);
+        IS_ENDING.store(ending, Ordering::Release);
         STATE_OF_THREAD.store(function, Ordering::Release);
     }
+}
+
+/// A library is about to be unloaded, which may be the interpreter; whether there was one.
+pub fn forget() -> bool {
+    STATE_OF_THREAD.swap(0, Ordering::AcqRel) != 0
 }
 
 /// Whether there is one.
@@ -113,95 +128,136 @@ fn is_pointer(word: usize) -> bool {
 }
 
 /// The thread's frames, the innermost first, as many as there is room for. How many there are, and whether that is all.
-pub fn frames(room: &[core::cell::Cell<Line>]) -> (usize, bool) {
+pub fn frames(room: &[Cell<Line>]) -> (usize, bool) {
+    type Ask = unsafe extern "C" fn() -> usize;
     let function = STATE_OF_THREAD.load(Ordering::Acquire);
-    if function == 0 {
+    if function == 0 || is_ending() {
         return (0, true);
     }
     // SAFETY: the type of this function of the interpreter's, which looks into the thread's own storage.
-    let state =
-        unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(function)() };
+    let state = unsafe { core::mem::transmute::<usize, Ask>(function)() };
     if !is_pointer(state) {
         return (0, true);
     }
-    let layout = LAYOUT.get();
+    let mut found = Found { layout: layout::known(), room, count: 0, run: 0, left: MOST };
     // SAFETY: the thread's own list of frames.
-    unsafe {
-        match layout.calls {
-            layout::Calls::Listed => listed(layout, state, room),
-            layout::Calls::Between { state_leads } => between(layout, state, state_leads, room),
+    let is_all = unsafe {
+        match found.layout.calls {
+            Calls::Listed => found.listed(state),
+            Calls::Between { state_leads } => found.between(state, state_leads),
         }
+    };
+    (found.count, is_all)
+}
+
+fn is_ending() -> bool {
+    type Ask = unsafe extern "C" fn() -> i32;
+    match IS_ENDING.load(Ordering::Acquire) {
+        0 => false,
+        // SAFETY: the type of this function, which reads a word of the interpreter's.
+        function => unsafe { core::mem::transmute::<usize, Ask>(function)() != 0 },
     }
 }
 
-/// Of 3.11: each call of the loop has a structure on the C stack, and these are a list of their own.
-///
-/// # Safety
-/// `state` is that of the thread.
-unsafe fn listed(layout: &Layout, state: usize, room: &[core::cell::Cell<Line>]) -> (usize, bool) {
-    const CURRENT: usize = 8;
-    const PREVIOUS: usize = 16;
-    const IS_ENTRY: usize = 68;
-    // SAFETY: as promised.
-    unsafe {
-        let mut call = word(state + layout.current);
-        if !is_pointer(call) {
-            return (0, true);
-        }
-        let mut frame = word(call + CURRENT);
-        let mut count = 0;
-        while is_pointer(frame) {
-            let Some(place) = room.get(count) else { return (count, false) };
-            if let Some(line) = line(layout, frame, call) {
-                place.set(line);
-                count += 1;
-            }
-            if byte(frame + IS_ENTRY) != 0 && is_pointer(call) {
-                call = word(call + PREVIOUS);
-            }
-            frame = word(frame + layout.previous);
-        }
-        (count, true)
-    }
+/// Frames that are looked at, with a line or without: a list that goes round has an end, too.
+const MOST: usize = 4096;
+
+/// The frames found so far.
+struct Found<'a> {
+    layout: &'a Layout,
+    room: &'a [Cell<Line>],
+    count: usize,
+    /// Those from here on are of one call of the loop, whose place on the C stack is not known yet.
+    run: usize,
+    left: usize,
 }
 
-/// Since 3.12: each call of the loop has a frame of its own on the C stack, which stands behind its run in the list.
-///
-/// # Safety
-/// As for [`listed`].
-unsafe fn between(
-    layout: &Layout,
-    state: usize,
-    state_leads: bool,
-    room: &[core::cell::Cell<Line>],
-) -> (usize, bool) {
-    const OF_C_STACK: u8 = 3;
-    // SAFETY: as promised.
-    unsafe {
-        let mut frame = word(state + layout.current);
-        if !state_leads {
-            if !is_pointer(frame) {
-                return (0, true);
+impl Found<'_> {
+    /// Whether there may be one more.
+    fn goes_on(&mut self, frame: usize) -> bool {
+        self.left = self.left.saturating_sub(1);
+        is_pointer(frame) && self.left > 0
+    }
+
+    /// Puts a frame's line into the room; false where that is full.
+    ///
+    /// # Safety
+    /// `frame` is one of the thread's.
+    unsafe fn put(&mut self, frame: usize, mark: usize) -> bool {
+        // SAFETY: as promised.
+        let Some(line) = (unsafe { line(self.layout, frame, mark) }) else { return true };
+        let Some(place) = self.room.get(self.count) else { return false };
+        place.set(line);
+        self.count += 1;
+        true
+    }
+
+    /// Of 3.11: each call of the loop has a structure on the C stack, and these are a list of their own. Whether that was all.
+    ///
+    /// # Safety
+    /// `state` is that of the thread.
+    unsafe fn listed(&mut self, state: usize) -> bool {
+        const CURRENT: usize = 8;
+        const PREVIOUS: usize = 16;
+        const IS_ENTRY: usize = 68;
+        // SAFETY: as promised.
+        unsafe {
+            let mut call = word(state + self.layout.current);
+            if !is_pointer(call) {
+                return true;
             }
-            frame = word(frame);
-        }
-        let (mut count, mut run) = (0, 0);
-        while is_pointer(frame) {
-            if byte(frame + layout.owner) == OF_C_STACK {
-                for line in &room[run..count] {
-                    line.set(Line { mark: frame, ..line.get() });
+            let mut frame = word(call + CURRENT);
+            while self.goes_on(frame) {
+                if !self.put(frame, call) {
+                    return false;
                 }
-                run = count;
-            } else {
-                let Some(place) = room.get(count) else { return (count, false) };
-                if let Some(line) = line(layout, frame, usize::MAX) {
-                    place.set(line);
-                    count += 1;
+                if byte(frame + IS_ENTRY) != 0 && is_pointer(call) {
+                    call = word(call + PREVIOUS);
                 }
+                frame = word(frame + self.layout.previous);
             }
-            frame = word(frame + layout.previous);
         }
-        (count, true)
+        true
+    }
+
+    /// Since 3.12: each call of the loop has a frame of its own on the C stack, which stands behind its run in the list. Whether
+    /// that was all.
+    ///
+    /// # Safety
+    /// As for [`Found::listed`].
+    unsafe fn between(&mut self, state: usize, state_leads: bool) -> bool {
+        const OF_C_STACK: u8 = 3;
+        let mut is_full = false;
+        // SAFETY: as promised.
+        unsafe {
+            let mut frame = word(state + self.layout.current);
+            if !state_leads {
+                if !is_pointer(frame) {
+                    return true;
+                }
+                frame = word(frame);
+            }
+            while self.goes_on(frame) {
+                if byte(frame + self.layout.owner) == OF_C_STACK {
+                    self.end_run(frame);
+                    if is_full {
+                        break;
+                    }
+                } else if !is_full {
+                    // (The place of the last run is further on even where there is no room for more of it.)
+                    is_full = !self.put(frame, usize::MAX);
+                }
+                frame = word(frame + self.layout.previous);
+            }
+        }
+        !is_full
+    }
+
+    /// The frames of the last run are of the call of the loop that has this place on the C stack.
+    fn end_run(&mut self, mark: usize) {
+        let lines = self.room.get(self.run..self.count).unwrap_or_default();
+        lines.iter().for_each(|line| line.set(Line { mark, ..line.get() }));
+        self.run = self.count;
     }
 }
 
@@ -214,12 +270,16 @@ unsafe fn line(layout: &Layout, frame: usize, mark: usize) -> Option<Line> {
     // SAFETY: as promised.
     unsafe {
         let code = word(frame + layout.code) & !3;
-        if !is_pointer(code) || word(code + 8) != layout.code_type {
+        if !is_pointer(code) || word(code + 8) != layout::code_type() {
             return None;
         }
         let at = word(frame + layout.instruction).wrapping_sub(code + layout.instructions);
-        let first = u64::from(lines::first(layout, code));
-        let name = word(code + layout.name) as u64 ^ first << 40;
+        let (of, file) = (|place| word(code + place) as u64, word(code + layout.file));
+        // By the places of its texts and tables, and by what its file is called: code that is made anew for each cell or template
+        // comes to the same places again.
+        let hash = if is_pointer(file) { word(file + layout::TEXT_HASH) as u64 } else { 0 };
+        let parts = [of(layout.name), of(layout.file), of(layout.lines), hash];
+        let name = parts.into_iter().fold(u64::from(lines::first(layout, code)), mixed);
         Some(Line { code, name, at: u32::try_from(at).unwrap_or(0), mark })
     }
 }

@@ -4,12 +4,12 @@
 //! itself, in a table at the begin of `_PyRuntime` (`pycore_debug_offsets.h`), of which the places are that version's.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::next::global;
 
 /// How the calls of the interpreter's loop are found.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum Calls {
     /// They are a list of their own, which the thread's state leads to.
     Listed,
@@ -21,7 +21,7 @@ pub enum Calls {
 }
 
 /// Offsets in bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Layout {
     pub calls: Calls,
     /// In the thread's state: what leads to its frames.
@@ -40,8 +40,6 @@ pub struct Layout {
     /// In a text: the characters of one in ASCII, and of others.
     pub ascii: usize,
     pub others: usize,
-    /// The type that all code objects have.
-    pub code_type: usize,
 }
 
 const V3_11: Layout = Layout {
@@ -58,7 +56,6 @@ const V3_11: Layout = Layout {
     instructions: 184,
     ascii: 48,
     others: 72,
-    code_type: 0,
 };
 
 const V3_12: Layout = Layout {
@@ -75,49 +72,77 @@ const V3_12: Layout = Layout {
     ..V3_11
 };
 
-/// The layout of the interpreter that was found.
-pub struct Known {
-    is_known: AtomicBool,
+/// In a text: the hash of it that the interpreter keeps.
+pub const TEXT_HASH: usize = 24;
+
+/// Which layout it is.
+static KNOWN: AtomicU32 = AtomicU32::new(NONE);
+const NONE: u32 = 0;
+const IS_3_11: u32 = 1;
+const IS_3_12: u32 = 2;
+const IS_TOLD: u32 = 3;
+
+/// The one that the interpreter told of itself, which is kept once: every interpreter of that version has the same.
+struct Told {
+    stage: AtomicU32,
     layout: UnsafeCell<Layout>,
 }
 
-// SAFETY: written once, before it is known, under the loader's lock or before there are threads.
-unsafe impl Sync for Known {}
+// SAFETY: written once, by who has claimed it, before it is known.
+unsafe impl Sync for Told {}
 
-impl Known {
-    pub const fn new() -> Known {
-        Known { is_known: AtomicBool::new(false), layout: UnsafeCell::new(V3_11) }
-    }
+static TOLD: Told = Told { stage: AtomicU32::new(BLANK), layout: UnsafeCell::new(V3_12) };
+const BLANK: u32 = 0;
+const CLAIMED: u32 = 1;
+const WRITTEN: u32 = 2;
 
-    /// The layout. Only once it is known.
-    #[inline(always)]
-    pub fn get(&self) -> &Layout {
-        // SAFETY: nobody writes it any more.
-        unsafe { &*self.layout.get() }
-    }
+/// The type that all code objects have.
+static CODE_TYPE: AtomicUsize = AtomicUsize::new(0);
 
-    /// Finds out which interpreter it is; whether its layout is known.
-    pub fn find(&self) -> bool {
-        if self.is_known.load(Ordering::Acquire) {
-            return true;
-        }
-        let (version, code_type) = (global(c"Py_Version"), global(c"PyCode_Type"));
-        if version == 0 || code_type == 0 {
-            return false;
-        }
-        // SAFETY: the interpreter's variable.
-        let found = match unsafe { super::word(version) } >> 16 {
-            0x30b => Some(V3_11),
-            0x30c => Some(V3_12),
-            0x30d => told(),
-            _ => None,
-        };
-        let Some(found) = found else { return false };
-        // SAFETY: see `Sync`.
-        unsafe { *self.layout.get() = Layout { code_type, ..found } };
-        self.is_known.store(true, Ordering::Release);
-        true
+/// The layout. Only once one is found.
+#[inline(always)]
+pub fn known() -> &'static Layout {
+    match KNOWN.load(Ordering::Acquire) {
+        IS_3_12 => &V3_12,
+        // SAFETY: it was written before, and nobody writes it any more.
+        IS_TOLD => unsafe { &*TOLD.layout.get() },
+        _ => &V3_11,
     }
+}
+
+/// The type that all code objects have.
+#[inline(always)]
+pub fn code_type() -> usize {
+    CODE_TYPE.load(Ordering::Relaxed)
+}
+
+/// Finds out which interpreter it is; whether its layout is known.
+pub fn find() -> bool {
+    let (version, code_type) = (global(c"Py_Version"), global(c"PyCode_Type"));
+    if version == 0 || code_type == 0 {
+        return false;
+    }
+    // SAFETY: the interpreter's variable.
+    let found = match unsafe { super::word(version) } >> 16 {
+        0x30b => IS_3_11,
+        0x30c => IS_3_12,
+        0x30d if told().is_some_and(keep) => IS_TOLD,
+        _ => return false,
+    };
+    CODE_TYPE.store(code_type, Ordering::Relaxed);
+    KNOWN.store(found, Ordering::Release);
+    true
+}
+
+/// Keeps what an interpreter tells of itself; whether it is the one that is kept.
+fn keep(told: Layout) -> bool {
+    if TOLD.stage.compare_exchange(BLANK, CLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        // SAFETY: this is the claim.
+        unsafe { *TOLD.layout.get() = told };
+        TOLD.stage.store(WRITTEN, Ordering::Release);
+    }
+    // SAFETY: written, and nobody writes it again.
+    TOLD.stage.load(Ordering::Acquire) == WRITTEN && unsafe { *TOLD.layout.get() == told }
 }
 
 /// What the interpreter tells of itself, where that makes sense.

@@ -26,7 +26,7 @@ pub fn allocate(
         return lane.fail();
     }
     let row = Row::of_caller(caller);
-    if is_by_usable() || bytes >= LARGE {
+    if is_by_usable() || (bytes >= LARGE && usable::goes_back(ask)) {
         return usable::allocate(lane, row, bytes, caller, ask, make);
     }
     let Some(row) = apart::charge(lane, row, 0, bytes, caller) else {

@@ -171,7 +171,7 @@ fn make_charged(
     ask: impl Fn() -> UsableSize,
     make: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    if bytes >= LARGE {
+    if bytes >= LARGE && usable::goes_back(ask()) {
         return make_large(lane, bytes, caller, ask, make);
     }
     if !spending::spend(lane, bytes) {

@@ -85,10 +85,15 @@ fn make_charged(
     }
 }
 
-/// Gives a block back that the program has not seen. (One that libc has made, because the allocator lacks the
-/// function, can't be given back to that: it is lost.)
+/// Whether a block can be given back that was made by the function which this belongs to: not one that libc has made because
+/// the allocator lacks the function.
+pub fn goes_back(ask: UsableSize) -> bool {
+    core::ptr::fn_addr_eq(ask, next().sizes.malloc)
+}
+
+/// Gives a block back that the program has not seen, if it [goes back](goes_back); else it is lost.
 pub fn give_unseen_back(block: *mut u8, ask: UsableSize) {
-    if core::ptr::fn_addr_eq(ask, next().sizes.malloc) {
+    if goes_back(ask) {
         // SAFETY: a block of the allocator's that nobody else has.
         unsafe { (next().free)(block) };
     }

@@ -19,7 +19,7 @@ use crate::rules::Rules;
 use crate::sites::Sites;
 use crate::slot::ThreadSlot;
 use crate::walker::Walker;
-use crate::{arch, callers, lifecycle, slot, zeros};
+use crate::{arch, callers, lifecycle, reach, slot, whole, zeros};
 
 /// How many frames of a stack are wanted; 0 where no stacks are.
 pub static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -38,6 +38,7 @@ const SPARE: usize = 64;
 /// Everything that is kept for stacks.
 #[repr(C, align(4096))]
 pub struct Region {
+    // The first: see `forgettable`.
     /// Call stacks, and code objects of Python, which have numbers out of the same row.
     pub sites: Sites,
     pub rules: Rules,
@@ -56,6 +57,12 @@ pub fn mapped() -> (usize, usize) {
     (start, if start == 0 { 0 } else { REGION_BYTES })
 }
 
+/// The part of that which may be wiped at any time: what is in there is found again, or told again.
+pub fn forgettable() -> (usize, usize) {
+    let (start, length) = mapped();
+    (start + Sites::TABLE_AT, length.saturating_sub(Sites::TABLE_AT))
+}
+
 /// What is kept. Only while stacks are wanted.
 #[inline(always)]
 pub fn region() -> &'static Region {
@@ -69,6 +76,7 @@ pub fn begin() {
     if depth == 0 || !callers::can_find() {
         return;
     }
+    reach::begin();
     if let Ok(base) = zeros::map_wiped(REGION_BYTES) {
         REGION.store(base.cast(), Ordering::Release);
         DEPTH.store(depth, Ordering::Release);
@@ -121,7 +129,7 @@ pub fn epoch() -> u32 {
 pub unsafe extern "C" fn site(bp: usize, place: *const usize) -> usize {
     // SAFETY: the stub's return address.
     let caller = unsafe { *place };
-    match claim() {
+    match claim(place as usize) {
         Some(walker) => {
             let depth = DEPTH.load(Ordering::Relaxed) as usize;
             let word = walker.site(caller, place as usize + 8, bp, depth);
@@ -132,9 +140,9 @@ pub unsafe extern "C" fn site(bp: usize, place: *const usize) -> usize {
     }
 }
 
-/// The place for this thread's stack, claimed.
+/// A place for this thread's stack, on which it stands at `sp`, claimed.
 #[inline(always)]
-fn claim() -> Option<&'static Walker> {
+fn claim(sp: usize) -> Option<&'static Walker> {
     let slot = arch::thread_word() as *const ThreadSlot;
     // SAFETY: the thread's own slot, which stays mapped.
     let slot = match unsafe { slot.as_ref() } {
@@ -146,13 +154,12 @@ fn claim() -> Option<&'static Walker> {
         return None;
     }
     let (number, tid) = slot.identity();
-    match region().walkers.get(number as usize) {
-        Some(walker) if walker.try_claim() => {
-            walker.belong_to(tid);
-            Some(walker)
-        }
-        _ => spare(tid),
-    }
+    let walker = match region().walkers.get(number as usize) {
+        Some(walker) if walker.try_claim(tid) => walker,
+        _ => spare(tid)?,
+    };
+    walker.belong_to(tid, sp);
+    Some(walker)
 }
 
 /// The first call of a thread, or of a forked child.
@@ -165,10 +172,14 @@ fn begin_thread() -> Option<&'static ThreadSlot> {
     slot::own().map(|slot| &*slot)
 }
 
+/// A spare place: the one that this thread had last, or any, or that of a thread which has ended in the midst of it.
 #[cold]
 #[inline(never)]
 fn spare(tid: u32) -> Option<&'static Walker> {
-    let walker = region().spare.iter().find(|walker| walker.try_take())?;
-    walker.forget(tid);
-    Some(walker)
+    let is_gone = |holder| lifecycle::is_thread_noted() && !whole::lives(holder);
+    let mut all = region().spare.iter();
+    all.clone()
+        .find(|walker| walker.last_tid() == tid && walker.try_take(tid))
+        .or_else(|| all.clone().find(|walker| walker.try_take(tid)))
+        .or_else(|| all.find(|walker| walker.take_over(tid, is_gone)))
 }

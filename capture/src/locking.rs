@@ -36,9 +36,12 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
                 syscall(arch::SYS_MUNLOCK, [start, bytes, 0, 0, 0, 0]);
                 syscall(arch::SYS_MADVISE, [start, bytes, MADV_DONTNEED, 0, 0, 0]);
             }
-            for (start, bytes) in [(private, length), callstack::mapped()] {
-                syscall(arch::SYS_MUNLOCK, [start, bytes, 0, 0, 0, 0]);
-            }
+            let (stacks, bytes) = callstack::mapped();
+            syscall(arch::SYS_MUNLOCK, [private, length, 0, 0, 0, 0]);
+            syscall(arch::SYS_MUNLOCK, [stacks, bytes, 0, 0, 0, 0]);
+            // Of what is kept for stacks nothing is needed that can't be found again, but for the numbers at its begin.
+            let rest = callstack::forgettable();
+            syscall(arch::SYS_MADVISE, [rest.0, rest.1, MADV_DONTNEED, 0, 0, 0]);
         }
     }
     protect(unused, PROT_READ_WRITE);

@@ -19,7 +19,7 @@ use crate::{charges, heaps, mappings, sheets, starting};
 const PROT_WRITE: c_int = 2;
 const MAP_TYPE: c_int = 0xf;
 const MAP_PRIVATE: c_int = 2;
-const MAP_FIXED: c_int = 0x10;
+pub const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_LOCKED: c_int = 0x2000;
 const MAP_NORESERVE: c_int = 0x4000;

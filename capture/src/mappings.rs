@@ -11,7 +11,7 @@ use heaptape_wire::note::NoteKind;
 use crate::arch::with_caller;
 use crate::exec::name_of;
 use crate::following::following;
-use crate::mapped::{self, Map, Remap};
+use crate::mapped::{self, MAP_FIXED, Map, Remap};
 use crate::next::{ENOSYS, set_errno};
 use crate::{callstack, counting, heaps, lifecycle, thread};
 
@@ -59,15 +59,18 @@ macro_rules! forwarded {
 }
 
 const FAILED: usize = usize::MAX;
+const PROT_READ: c_int = 1;
 
 forwarded!(mmap, mmap_entry, 6, MMAP = c"mmap", Mmap, FAILED,
     (address: usize, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: usize) -> usize,
     counted |caller, make| mapped::map(Map { address, length, protection, flags, fd, offset }, caller, make),
-    early |caller, made| mapped::note_heap(made, length, flags, caller));
+    early |caller, made| mapped::note_heap(made, length, flags, caller),
+    then if flags & MAP_FIXED != 0 { callstack::unmapped() });
 forwarded!(mmap64, mmap64_entry, 6, MMAP64 = c"mmap64", Mmap, FAILED,
     (address: usize, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: usize) -> usize,
     counted |caller, make| mapped::map(Map { address, length, protection, flags, fd, offset }, caller, make),
-    early |caller, made| mapped::note_heap(made, length, flags, caller));
+    early |caller, made| mapped::note_heap(made, length, flags, caller),
+    then if flags & MAP_FIXED != 0 { callstack::unmapped() });
 forwarded!(munmap, munmap_entry, 2, MUNMAP = c"munmap", Munmap, -1,
     (address: usize, length: usize) -> c_int,
     counted |_caller, make| mapped::unmap(address, length, make),
@@ -79,18 +82,22 @@ forwarded!(mremap, mremap_entry, 5, MREMAP = c"mremap", Mremap, FAILED,
     then callstack::unmapped());
 forwarded!(mprotect, mprotect_entry, 3, MPROTECT = c"mprotect", Mprotect, -1,
     (address: usize, length: usize, protection: c_int) -> c_int,
-    counted |caller, make| mapped::protect((address, length, protection), caller, make));
+    counted |caller, make| mapped::protect((address, length, protection), caller, make),
+    then if protection & PROT_READ == 0 { callstack::unmapped() });
 forwarded!(madvise, madvise_entry, 3, MADVISE = c"madvise", Madvise, -1,
     (address: usize, length: usize, advice: c_int) -> c_int);
 forwarded!(brk, brk_entry, 1, BRK = c"brk", Brk, -1, (address: usize) -> c_int,
-    counted |caller, make| mapped::set_break(address, caller, data_end, make));
+    counted |caller, make| mapped::set_break(address, caller, data_end, make),
+    then callstack::unmapped());
 forwarded!(sbrk, sbrk_entry, 1, SBRK = c"sbrk", Sbrk, FAILED, (increment: usize) -> usize,
-    counted |caller, make| mapped::move_break(increment as isize, caller, data_end, make));
+    counted |caller, make| mapped::move_break(increment as isize, caller, data_end, make),
+    then if (increment as isize) < 0 { callstack::unmapped() });
 forwarded!(shmat, shmat_entry, 3, SHMAT = c"shmat", Shmat, FAILED,
     (id: c_int, address: usize, flags: c_int) -> usize,
     counted |caller, make| mapped::attach(id, caller, make));
 forwarded!(shmdt, shmdt_entry, 1, SHMDT = c"shmdt", Shmdt, -1, (address: usize) -> c_int,
-    counted |_caller, make| mapped::detach(address, make));
+    counted |_caller, make| mapped::detach(address, make),
+    then callstack::unmapped());
 forwarded!(shmget, shmget_entry, 3, SHMGET = c"shmget", Shmget, -1,
     (key: c_int, size: usize, flags: c_int) -> c_int);
 forwarded!(shm_open, shm_open_entry, 3, SHM_OPEN = c"shm_open", ShmOpen, -1, text name,

@@ -4,6 +4,7 @@
 //! so each page is asked for once. A page of the stack that the call itself stands on needs no question.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::arch::{self, syscall};
 use crate::lifecycle;
@@ -23,6 +24,12 @@ impl Reach {
     /// Forgets all of it.
     pub fn forget(&self) {
         self.spans.iter().for_each(|span| span.set((0, 0)));
+    }
+
+    /// Forgets all but the pages around the one that the thread stands on, which are of its stack.
+    pub fn keep(&self, address: usize) {
+        let is_known = self.knows(address);
+        self.spans[usize::from(is_known)..].iter().for_each(|span| span.set((0, 0)));
     }
 
     /// The thread stands on this address.
@@ -69,13 +76,26 @@ impl Reach {
         is_there
     }
 
+    /// The first span may have become a neighbour of another one.
+    fn join_neighbours(&self) {
+        let (start, end) = self.spans[0].get();
+        for span in &self.spans[1..] {
+            let (other, other_end) = span.get();
+            if other != other_end && (other == end || other_end == start) {
+                self.spans[0].set((start.min(other), end.max(other_end)));
+                return span.set((0, 0));
+            }
+        }
+    }
+
     fn add(&self, page: usize) {
         let end = page + PAGE;
         for span in &self.spans {
             let (start, old_end) = span.get();
             if old_end == page || start == end {
                 span.set((start.min(page), old_end.max(end)));
-                return self.spans[0].swap(span);
+                self.spans[0].swap(span);
+                return self.join_neighbours();
             }
         }
         for i in (1..SPANS).rev() {
@@ -85,19 +105,31 @@ impl Reach {
     }
 }
 
+/// Whether the kernel answers questions of that kind as it should: see [`begin`].
+static ANSWERS: AtomicU32 = AtomicU32::new(0);
+
+/// Finds out whether the kernel can be asked: what stands in its place may say yes to anything.
+pub fn begin() {
+    ANSWERS.store(u32::from(ask(NOWHERE) == EFAULT), Ordering::Relaxed);
+}
+
 /// Whether the kernel can read a page: asked by a call that reads from there and then does nothing. In a sandbox
 /// there are no questions.
 fn is_readable(page: usize) -> bool {
-    const NO_WAY: usize = usize::MAX;
-    const EFAULT: isize = -14;
-    const ENOSYS: isize = -38;
     /// Where programs have nothing.
     const LOWEST: usize = 1 << 16;
-    const HIGHEST: usize = 1 << 47;
-    if !(LOWEST..HIGHEST).contains(&page) || lifecycle::is_sandboxed() {
-        return false;
-    }
+    let may_be = (LOWEST..NOWHERE).contains(&page) && !lifecycle::is_sandboxed();
+    may_be && ANSWERS.load(Ordering::Relaxed) != 0 && ask(page) == EINVAL
+}
+
+/// An address that no program has.
+const NOWHERE: usize = 1 << 47;
+const EFAULT: isize = -14;
+const EINVAL: isize = -22;
+
+/// What the kernel answers to a call that reads from there and is not well formed besides.
+fn ask(address: usize) -> isize {
+    const NO_WAY: usize = usize::MAX;
     // SAFETY: `rt_sigprocmask` with a way that there is not reads the set, and fails.
-    let answer = unsafe { syscall(arch::SYS_RT_SIGPROCMASK, [NO_WAY, page, 0, 8, 0, 0]) };
-    !matches!(answer, EFAULT | ENOSYS)
+    unsafe { syscall(arch::SYS_RT_SIGPROCMASK, [NO_WAY, address, 0, 8, 0, 0]) }
 }

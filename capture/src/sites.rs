@@ -21,6 +21,7 @@ struct Line([AtomicU64; WAYS]);
 #[repr(C)]
 pub struct Sites {
     next: AtomicU32,
+    _rest: [u32; 1023],
     tiny: [Line; 1 << 10],
     small: [Line; 1 << 13],
     medium: [Line; 1 << 16],
@@ -28,6 +29,9 @@ pub struct Sites {
 }
 
 impl Sites {
+    /// Where the table begins; before it stand the numbers that were given, which count for ever.
+    pub const TABLE_AT: usize = core::mem::offset_of!(Sites, tiny);
+
     /// The number of a site. `define` tells the collector what a new one is, before anybody uses its number.
     #[inline(always)]
     pub fn number(&self, name: u64, define: impl FnOnce(u32)) -> u32 {

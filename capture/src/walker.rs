@@ -1,13 +1,14 @@
 //! A thread's call stack, from the frame that has just called to the outermost one.
 //!
-//! What a step outwards gives depends on the frame's address, on two registers, and on the one or two words of the stack
+//! What a step outwards gives depends on the frame's address, on two registers, and on the few words of the stack
 //! that it reads, and on nothing else. So the thread keeps the frames of its last stack with those words. A new stack
 //! is walked frame by frame until one is as it was; if the words that the frames further out were made of
 //! are as they were too, so are those frames, and nothing of them need be worked out again. The frame pointer's register
 //! counts only where a frame further out is found by it.
 //!
 //! A signal handler may come at any instruction, and take a stack itself: a walker is claimed, and who finds the
-//! thread's own in use takes a spare one, without frames.
+//! thread's own in use takes a spare one, and goes on with that where the claim is never ended. A handler that forks and goes on
+//! in the child finds a walker that the kernel has wiped: it has no claim then, and what comes out of it counts for nothing.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
@@ -41,6 +42,9 @@ struct Frame {
     bp: usize,
     /// Where that was read, if a frame further out is found by it; 0 otherwise.
     bp_place: usize,
+    /// Where a word was read that the stack pointer was made of, and the word; 0 for none.
+    sp_place: usize,
+    sp_word: usize,
     /// A hash of this frame and all further out.
     hash: u64,
     /// How many frames that is, without our own.
@@ -57,6 +61,8 @@ impl Frame {
         sp: 0,
         bp: 0,
         bp_place: 0,
+        sp_place: 0,
+        sp_word: 0,
         hash: 0,
         count: 0,
         needs_bp: false,
@@ -84,11 +90,12 @@ impl Frame {
     #[inline(always)]
     unsafe fn is_unchanged(&self) -> bool {
         // SAFETY: as promised.
-        unsafe {
-            ((self.sp - 8) as *const usize).read_volatile() == self.address
-                && (self.bp_place == 0
-                    || (self.bp_place as *const usize).read_volatile() == self.bp)
-        }
+        let is = |place: usize, word| unsafe { (place as *const usize).read_volatile() } == word;
+        // (One that the kernel has wiped lies nowhere.)
+        self.sp != 0
+            && is(self.sp.wrapping_sub(8), self.address)
+            && (self.bp_place == 0 || is(self.bp_place, self.bp))
+            && (self.sp_place == 0 || is(self.sp_place, self.sp_word))
     }
 }
 
@@ -98,6 +105,8 @@ enum Step {
     /// To a frame that a signal has interrupted.
     Interrupted(Frame),
     End(SiteEnd),
+    /// To the outermost frame, by a return address of 0 at this place.
+    EndAt(usize),
 }
 
 /// A thread's last stack.
@@ -109,8 +118,9 @@ pub struct Walker {
     epoch: Cell<u32>,
     /// The place of the innermost frame: they stand at the end of the row, the outermost last.
     first: Cell<u32>,
-    /// How the stack ends behind the last one.
+    /// How the stack ends behind the last one, and where the word 0 stands by which it does; 0 for nowhere.
     end: Cell<SiteEnd>,
+    end_place: Cell<usize>,
     /// The hash and the count of what was further out than the last one, and is not kept.
     base: Cell<(u64, u32)>,
     /// Sites that were met lately, and their numbers, by a part of their names.
@@ -128,20 +138,33 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// Claims the calling thread's own.
+    /// Claims the calling thread's own. A claim of another thread is one that has ended in the midst of it.
     #[inline(always)]
-    pub fn try_claim(&self) -> bool {
-        if self.claimed.load(Ordering::Relaxed) != 0 {
+    pub fn try_claim(&self, tid: u32) -> bool {
+        if self.claimed.load(Ordering::Relaxed) == tid {
             return false;
         }
-        self.claimed.store(1, Ordering::Relaxed);
+        self.claimed.store(tid, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         true
     }
 
     /// Claims one that any thread may use.
-    pub fn try_take(&self) -> bool {
-        self.claimed.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    pub fn try_take(&self, tid: u32) -> bool {
+        self.claimed.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes over the claim of a thread that is gone.
+    pub fn take_over(&self, tid: u32, is_gone: impl Fn(u32) -> bool) -> bool {
+        let holder = self.claimed.load(Ordering::Relaxed);
+        let is_dead = holder != 0 && holder != tid && is_gone(holder);
+        let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        is_dead && self.claimed.compare_exchange(holder, tid, order, failed).is_ok()
+    }
+
+    /// Whose it was last.
+    pub fn last_tid(&self) -> u32 {
+        self.tid.get()
     }
 
     /// Ends the claim.
@@ -150,21 +173,24 @@ impl Walker {
         self.claimed.store(0, Ordering::Release);
     }
 
-    /// The caller is this thread: frames of another one, or of what is gone, are forgotten.
+    /// The caller is this thread, which stands at `sp`: frames of another one, or of what is gone, are forgotten.
     #[inline(always)]
-    pub fn belong_to(&self, tid: u32) {
-        if self.tid.get() != tid || self.epoch.get() != epoch() {
+    pub fn belong_to(&self, tid: u32, sp: usize) {
+        if self.tid.get() != tid {
+            self.reach.forget();
+            self.forget(tid);
+        } else if self.epoch.get() != epoch() {
+            self.reach.keep(sp);
             self.forget(tid);
         }
     }
 
-    /// Forgets all.
+    /// Forgets all but where the stack can be read.
     #[cold]
     #[inline(never)]
-    pub fn forget(&self, tid: u32) {
+    fn forget(&self, tid: u32) {
         self.epoch.set(epoch());
         self.tid.set(tid);
-        self.reach.forget();
         self.met.iter().for_each(|met| met.set((0, 0)));
         self.line_count.set(0);
         self.has_all_lines.set(true);
@@ -175,6 +201,7 @@ impl Walker {
     fn clear(&self) {
         self.first.set(KEPT as u32);
         self.end.set(SiteEnd::Outermost);
+        self.end_place.set(0);
         self.base.set((0, 0));
     }
 
@@ -192,6 +219,10 @@ impl Walker {
             return None;
         }
         let name = self.name(depth);
+        if self.claimed.load(Ordering::Relaxed) == 0 {
+            // The kernel has wiped it meanwhile.
+            return None;
+        }
         let (met, number) = self.met[name as usize % MET].get();
         let number = if met == name { number } else { self.find(name, depth) };
         if !keeps {
@@ -205,8 +236,12 @@ impl Walker {
     fn take_lines(&self, depth: usize) {
         let (count, is_all) = python::frames(&self.lines[..depth]);
         let lines = self.lines[..count].iter();
+        // Which lines one call of the interpreter's loop runs, and so where they stand, is part of it.
+        let mut mark = 0;
         let hash = lines.fold(0u64, |sum, line| {
-            sum.wrapping_mul(MULTIPLIER).wrapping_add(scatter(line.get().hash()))
+            let line = line.get();
+            let begins = u64::from(core::mem::replace(&mut mark, line.mark) != line.mark);
+            sum.wrapping_mul(MULTIPLIER).wrapping_add(scatter(line.hash() ^ begins))
         });
         self.line_count.set(count as u32);
         self.has_all_lines.set(is_all);
@@ -244,12 +279,16 @@ impl Walker {
             let old = self.frames.get(kept)?.get();
             if old.is(&frame) {
                 let mut further = self.frames[kept + 1..].iter();
-                // SAFETY: further out on the stack that the thread has come to by walking.
+                // SAFETY: further out on the stack that the thread has come to by walking. (What the program has unmapped
+                // since, as far as that is seen, was forgotten.)
                 match further.position(|frame| !unsafe { frame.get().is_unchanged() }) {
-                    None => {
-                        self.frames[kept].set(Frame { bp_place: frame.bp_place, ..old }.settled());
+                    None if self.ends_as_before() => {
+                        let Frame { bp_place, sp_place, sp_word, .. } = frame;
+                        let joint = Frame { bp_place, sp_place, sp_word, ..old };
+                        self.frames[kept].set(joint.settled());
                         return Some((fresh, kept));
                     }
+                    None => return None,
                     Some(changed) => kept += 1 + changed,
                 }
             }
@@ -263,17 +302,27 @@ impl Walker {
         }
     }
 
+    /// Whether the word is still there by which the stack ended.
+    #[inline(always)]
+    fn ends_as_before(&self) -> bool {
+        match self.end_place.get() {
+            0 => true,
+            place => self.reach.read(place) == Some(0),
+        }
+    }
+
     /// Walks to the end, or as far as is wanted.
     #[inline(never)]
     fn walk_all(&self, innermost: Frame, depth: usize) -> bool {
         let (mut frame, mut fresh, mut keeps) = (innermost, 0, true);
-        let end = loop {
+        let (end, end_place) = loop {
             let step = self.step(&mut frame);
             self.fresh[fresh].set(frame);
             fresh += 1;
             frame = match step {
-                Step::End(end) => break end,
-                _ if fresh >= (depth + BEYOND).min(KEPT) => break SiteEnd::Depth,
+                Step::End(end) => break (end, 0),
+                Step::EndAt(place) => break (SiteEnd::Outermost, place),
+                _ if fresh >= (depth + BEYOND).min(KEPT) => break (SiteEnd::Depth, 0),
                 Step::To(outer) => outer,
                 Step::Interrupted(outer) => {
                     keeps = false;
@@ -283,6 +332,9 @@ impl Walker {
         };
         self.clear();
         self.end.set(end);
+        self.end_place.set(end_place);
+        // What can't be read may be there next time.
+        keeps &= end != SiteEnd::Unreadable;
         self.put(fresh, KEPT);
         keeps
     }
@@ -299,40 +351,49 @@ impl Walker {
         };
         let needs_bp = matches!(cfa, Cfa::Bp(_) | Cfa::DerefBp(..)) || matches!(bp, Bp::AtBp(_));
         frame.needs_bp = needs_bp;
-        let Some(sp) = self.own_address(frame, cfa).filter(|&sp| sp > frame.sp) else {
+        let found = self.own_address(frame, cfa).filter(|&(sp, ..)| sp > frame.sp);
+        let Some((sp, sp_place, sp_word)) = found else {
             return Step::End(SiteEnd::Unreadable);
         };
         let Some(address) = self.reach.read(sp.wrapping_sub(8)) else {
             return Step::End(SiteEnd::Unreadable);
         };
         if address == 0 {
-            return Step::End(SiteEnd::Outermost);
+            // (Of a word that it hangs on besides nothing is kept: such an end is none that compilers make.)
+            return if sp_place == 0 {
+                Step::EndAt(sp - 8)
+            } else {
+                Step::End(SiteEnd::Unreadable)
+            };
         }
+        let outer = Frame { address, sp, bp: frame.bp, sp_place, sp_word, ..Frame::NONE };
         let place = match bp {
-            Bp::Same => {
-                return Step::To(Frame { address, sp, bp: frame.bp, ..Frame::NONE });
-            }
+            Bp::Same => return Step::To(outer),
             Bp::At(offset) => sp.wrapping_add_signed(offset as isize),
             Bp::AtBp(offset) => frame.bp.wrapping_add_signed(offset as isize),
         };
         let Some(bp) = self.reach.read(place) else { return Step::End(SiteEnd::Unreadable) };
         frame.restores_bp = true;
-        Step::To(Frame { address, sp, bp, bp_place: place, ..Frame::NONE })
+        Step::To(Frame { bp, bp_place: place, ..outer })
     }
 
-    /// The stack pointer before the call of this frame's function.
+    /// The stack pointer before the call of this frame's function, and the place and value of the word that it was made of, if
+    /// of any.
     #[inline(always)]
-    fn own_address(&self, frame: &Frame, cfa: Cfa) -> Option<usize> {
+    fn own_address(&self, frame: &Frame, cfa: Cfa) -> Option<(usize, usize, usize)> {
         let above = |register: usize, offset: i32| register.wrapping_add_signed(offset as isize);
-        let read = |place, more: u8| Some(self.reach.read(place)?.wrapping_add(usize::from(more)));
+        let read = |place, more: u8| {
+            let word = self.reach.read(place)?;
+            Some((word.wrapping_add(usize::from(more)), place, word))
+        };
         match cfa {
-            Cfa::Sp(offset) => Some(above(frame.sp, offset)),
-            Cfa::Bp(offset) => Some(above(frame.bp, offset)),
+            Cfa::Sp(offset) => Some((above(frame.sp, offset), 0, 0)),
+            Cfa::Bp(offset) => Some((above(frame.bp, offset), 0, 0)),
             Cfa::DerefBp(offset, more) => read(above(frame.bp, offset), more),
             Cfa::DerefSp(offset, more) => read(above(frame.sp, offset), more),
             Cfa::Linkage(push) => {
                 let is_pushed = frame.address.wrapping_sub(1) & 15 >= usize::from(push);
-                Some(frame.sp + 8 + 8 * usize::from(is_pushed))
+                Some((frame.sp + 8 + 8 * usize::from(is_pushed), 0, 0))
             }
         }
     }
@@ -390,6 +451,7 @@ impl Walker {
         let base = self.frames[KEPT - dropped].get();
         self.base.set((base.hash, base.count));
         self.end.set(SiteEnd::Depth);
+        self.end_place.set(0);
         for place in (joint + dropped..KEPT).rev() {
             self.frames[place].set(self.frames[place - dropped].get());
         }
@@ -442,12 +504,13 @@ impl Walker {
     #[inline(never)]
     fn define(&self, number: u32, depth: usize) {
         let (beyond, _) = self.wanted(depth);
-        let mut count = 0;
-        let mut put = |frame: u64| {
-            if let Some(word) = self.text.get(count) {
+        let (mut count, mut is_cut) = (0, false);
+        let mut put = |frame: u64| match self.text[..depth].get(count) {
+            Some(word) => {
                 word.set(frame);
                 count += 1;
             }
+            None => is_cut = true,
         };
         let mut lines = self.lines[..self.line_count.get() as usize].iter().peekable();
         for place in self.first.get() as usize..beyond {
@@ -461,7 +524,7 @@ impl Walker {
             }
         }
         lines.for_each(|line| put(line.get().frame()));
-        let end = self.wanted_end(depth) as u64;
+        let end = if is_cut { SiteEnd::Depth } else { self.wanted_end(depth) } as u64;
         // SAFETY: the words are initialised, and nobody changes them while the walker is claimed.
         let text =
             unsafe { core::slice::from_raw_parts(self.text.as_ptr().cast::<u8>(), 8 * count) };

@@ -7,7 +7,7 @@ use harness::compile::{library, program, rust_program, sources};
 use harness::running::run;
 use harness::tape::{assert_sound, info};
 use harness::{record, scratch, skip};
-use heaptape_tape::{Item, ProcessNumber, Site, SiteEnd, Sites, Tape};
+use heaptape_tape::{Item, ProcessNumber, Site, SiteEnd, Tape};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -64,7 +64,7 @@ fn by_thread<N: Ord, T>(calls: impl Iterator<Item = (N, u64, T)>) -> Vec<Calls<T
 fn is_same(ours: &Site, other: &[u64]) -> bool {
     const CUT: u64 = 128;
     let both = ours.frames.len().min(other.len());
-    let is_cut = ours.frames.len() == 64 || other.len() as u64 == CUT;
+    let is_cut = ours.end == SiteEnd::Depth || other.len() as u64 == CUT;
     ours.frames[..both] == other[..both] && (is_cut || ours.frames.len() == other.len())
 }
 
@@ -104,7 +104,7 @@ fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
         let (calls, (skipped, first)) = its.expect("calls that both have");
         for ((address, site), (twin, frames)) in calls[first..].iter().zip(&other[skipped..]) {
             assert_eq!(address, twin, "the same calls");
-            let site = site.and_then(|number| native(&sites, sites.get(number)?));
+            let site = site.and_then(|number| native(sites.get(number)?));
             let site = site.unwrap_or_else(|| panic!("no stack of {address:#x}"));
             assert!(is_same(&site, frames), "{address:#x}: {site:x?}\nand {frames:x?}");
             same += 1;
@@ -113,8 +113,9 @@ fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
     same
 }
 
-/// A site without its lines of interpreted code.
-fn native(_: &Sites, site: Site) -> Option<Site> {
+/// A site without its lines of interpreted code, which count as frames where it is cut.
+fn native(site: Site) -> Option<Site> {
+    assert!(site.end != SiteEnd::Depth || site.frames.len() == 64, "cut too early: {site:x?}");
     let frames = site.frames.iter().copied().filter(|frame| frame >> 63 == 0).collect();
     Some(Site { frames, ..site })
 }

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use heaptape_wire::ledger::{MODULES, OTHER_MODULES};
 
 use crate::counting;
+use crate::exported::{Dynamic, Exported};
 use crate::following::following;
 
 /// Addresses that are remembered.
@@ -34,11 +35,12 @@ struct Object {
     _rest: [usize; 7],
 }
 
-/// `struct link_map` of <link.h>, its first two words.
+/// `struct link_map` of <link.h>, its first three words.
 #[repr(C)]
 struct LinkMap {
     bias: usize,
     name: *const c_char,
+    dynamic: *const Dynamic,
 }
 
 /// The number of the module that the caller lies in.
@@ -82,17 +84,26 @@ pub struct Found {
     pub end: usize,
     /// Where its table of unwinding rules is (`PT_GNU_EH_FRAME`); 0 for none.
     pub eh_frame: usize,
-    name: *const c_char,
+    link_map: *const LinkMap,
 }
 
 impl Found {
     /// Its path; empty for the executable.
     fn path(&self) -> &[u8] {
-        if self.name.is_null() {
-            return &[];
+        // SAFETY: the loader's entry of a module that has just called, and its name, a C string.
+        unsafe {
+            let name = (*self.link_map).name;
+            if name.is_null() { &[] } else { CStr::from_ptr(name).to_bytes() }
         }
-        // SAFETY: the loader's name of a module that has just called, a C string.
-        unsafe { CStr::from_ptr(self.name) }.to_bytes()
+    }
+
+    /// What it defines for others.
+    ///
+    /// # Safety
+    /// It stays mapped while that is used.
+    pub unsafe fn exported(&self) -> Option<Exported> {
+        // SAFETY: the loader's entry; as promised.
+        unsafe { Exported::of((*self.link_map).bias, (*self.link_map).dynamic) }
     }
 
     /// Whether it is the executable.
@@ -127,9 +138,8 @@ pub fn find(address: usize) -> Option<Found> {
     if found != 0 || object.link_map.is_null() {
         return None;
     }
-    // SAFETY: the loader's entry of a module that is mapped.
-    let name = unsafe { (*object.link_map).name };
-    Some(Found { start: object.start, end: object.end, eh_frame: object.eh_frame, name })
+    let Object { start, end, link_map, eh_frame, .. } = object;
+    Some(Found { start, end, eh_frame, link_map })
 }
 
 /// The number of a module in the account.

@@ -83,11 +83,6 @@ pub fn begin() {
     }
 }
 
-/// Whether stacks are wanted.
-pub fn is_on() -> bool {
-    DEPTH.load(Ordering::Relaxed) != 0
-}
-
 /// The process records no more.
 pub fn end() {
     DEPTH.store(0, Ordering::Relaxed);

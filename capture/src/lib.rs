@@ -37,6 +37,7 @@ mod early;
 mod environment;
 mod exec;
 mod executable;
+mod exported;
 mod filter;
 mod following;
 mod forks;

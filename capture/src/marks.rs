@@ -142,7 +142,7 @@ with_caller!(dlclose, 1, dlclose_entry);
 
 unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     modules::refresh();
-    let had_python = python::forget();
+    let interpreter = python::forget();
     // SAFETY: the type of dlclose.
     let result = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> isize>(or_failing(&DLCLOSE))(
@@ -151,9 +151,7 @@ unsafe extern "C" fn dlclose_entry(handle: usize, caller: usize) -> isize {
     };
     modules::refresh();
     callers::forget();
-    if had_python {
-        python::look_around();
-    }
+    python::remember(interpreter);
     thread::note(NoteKind::Dlclose, caller, &[handle as u64, result as u64], &[]);
     result
 }

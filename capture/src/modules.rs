@@ -12,7 +12,7 @@ use heaptape_wire::note::{MAX_TEXT, NoteKind};
 use crate::arch::{self, syscall};
 use crate::data::Data;
 use crate::lifecycle::STATE;
-use crate::{callstack, counting, python, thread};
+use crate::{callstack, counting, thread};
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
@@ -100,8 +100,6 @@ struct Look {
     differs: bool,
     /// Whether any is gone.
     has_gone: bool,
-    /// Whether one that is new is, by its name, an interpreter of Python.
-    is_python: bool,
     data: Data,
 }
 
@@ -115,7 +113,6 @@ pub fn refresh() {
         passed: 0,
         differs: false,
         has_gone: false,
-        is_python: false,
         data: Data::default(),
     };
     // SAFETY: the callback only reads what the loader hands it.
@@ -126,9 +123,6 @@ pub fn refresh() {
     SEEN.store(generation, Ordering::Relaxed);
     if look.has_gone {
         callstack::modules_gone();
-    }
-    if look.is_python && callstack::is_on() {
-        python::look_around();
     }
     if counting::is_on() {
         look.data.charge();
@@ -173,7 +167,7 @@ impl Look {
             None => {
                 self.pass(self.known);
                 self.differs = true;
-                self.is_python |= describe(info, self.count == 0);
+                describe(info, self.count == 0);
             }
         }
         self.passed = (self.passed + 1).min(self.known);
@@ -216,9 +210,9 @@ pub fn extent(headers: &[Header]) -> Option<(u64, u64)> {
     Some((loaded().map(|header| header.address).min()?, high))
 }
 
-/// Writes what a module is; whether it is an interpreter of Python, by its name.
-fn describe(info: &Info, is_first: bool) -> bool {
-    let Some((low, high)) = extent(info.headers()) else { return false };
+/// Writes what a module is.
+fn describe(info: &Info, is_first: bool) {
+    let Some((low, high)) = extent(info.headers()) else { return };
     let mut text = [0u8; MAX_TEXT];
     let notes = info.headers().iter().filter(|header| header.kind == PT_NOTE);
     notes.for_each(|header| copy_build_id(info.bias, header, &mut text));
@@ -241,8 +235,6 @@ fn describe(info: &Info, is_first: bool) -> bool {
     }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    name.starts_with(b"python") || name.starts_with(b"libpython")
 }
 
 /// The executable's path, as the kernel knows it; empty where it can't be told.

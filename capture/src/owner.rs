@@ -5,6 +5,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::exported::Symbol;
 use crate::following::following;
 use crate::modules::{self, Header, Info, dl_iterate_phdr};
 use crate::next::{global, in_glibc};
@@ -145,16 +146,4 @@ pub fn earlier(name: &CStr) -> Option<usize> {
 fn is_stub(address: usize) -> bool {
     // SAFETY: the loader's entry of a symbol.
     place_of(address).is_some_and(|(_, entry)| unsafe { !entry.is_null() && (*entry).section == 0 })
-}
-
-/// `Elf64_Sym` of <elf.h>.
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    /// 0 for a symbol that is not defined here.
-    section: u16,
-    value: u64,
-    size: u64,
 }

@@ -18,8 +18,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
 use heaptape_wire::site::interpreted;
 
+use crate::callers;
 use crate::callstack::region;
-use crate::next::global;
+use crate::pages::PAGE;
 use crate::thread;
 use layout::{Calls, Layout};
 
@@ -27,6 +28,8 @@ use layout::{Calls, Layout};
 static STATE_OF_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// The one that tells whether it is ending; 0 where there is none.
 static IS_ENDING: AtomicUsize = AtomicUsize::new(0);
+/// Where modules begin that were met already.
+static MET: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 /// A frame: where in which code.
 #[derive(Clone, Copy)]
@@ -78,23 +81,37 @@ fn mixed(hash: u64, word: u64) -> u64 {
     (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Looks for an interpreter among what is loaded. Not for hooks.
-pub fn look_around() {
-    if is_there() {
+/// A module has code on a stack: it may be an interpreter.
+pub fn meet(found: &callers::Found) {
+    let met = &MET[found.start / PAGE % MET.len()];
+    if is_there() || met.load(Ordering::Relaxed) == found.start {
         return;
     }
-    let function = global(c"PyGILState_GetThisThreadState");
-    if function != 0 && layout::find() {
-        let ending = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].map(global);
+    met.store(found.start, Ordering::Relaxed);
+    // SAFETY: a module stays while code of it is on a stack.
+    let Some(exported) = (unsafe { found.exported() }) else { return };
+    let function = exported.address(c"PyGILState_GetThisThreadState");
+    if function != 0 && layout::find(&exported) {
+        let ending = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].map(|name| exported.address(name));
         let ending = ending.into_iter().find(|&found| found != 0).unwrap_or(0);
         IS_ENDING.store(ending, Ordering::Release);
         STATE_OF_THREAD.store(function, Ordering::Release);
     }
 }
 
-/// A library is about to be unloaded, which may be the interpreter; whether there was one.
-pub fn forget() -> bool {
-    STATE_OF_THREAD.swap(0, Ordering::AcqRel) != 0
+/// A library is about to be unloaded, which may be the interpreter. Where that was; 0 for nowhere.
+pub fn forget() -> usize {
+    MET.iter().for_each(|met| met.store(0, Ordering::Relaxed));
+    STATE_OF_THREAD.swap(0, Ordering::AcqRel)
+}
+
+/// It was unloaded, or was not: what was forgotten may be there still.
+pub fn remember(place: usize) {
+    if place != 0
+        && let Some(found) = callers::find(place)
+    {
+        meet(&found);
+    }
 }
 
 /// Whether there is one.

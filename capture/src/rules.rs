@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use heaptape_unwind::{Bp, Cfa, Rule};
 
-use crate::{callers, executable};
+use crate::{callers, executable, python};
 
 /// Bits of an address, without those of its line's 64 bytes of code.
 const BLOCK_BITS: u32 = 41;
@@ -82,6 +82,7 @@ impl Rules {
 fn of_module(pc: usize) -> Rule {
     // Code that is in no module today may be tomorrow.
     let Some(found) = callers::find(pc) else { return Rule::Unknown };
+    python::meet(&found);
     let extent = match found.start..found.end {
         extent if extent.contains(&found.eh_frame) => extent,
         // Of an executable with gaps between its segments the loader names the one with the code alone.

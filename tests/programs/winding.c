@@ -37,6 +37,27 @@ __attribute__((noinline)) static void variable(int size) {
     room[1] = 1;
 }
 
+// The frame lies at the same place for callers that stand a little apart, and tells them apart by one word.
+__attribute__((noinline)) static void realigned(int size) {
+    __attribute__((aligned(256))) volatile char room[128];
+    volatile char *more = alloca(size * 16 + 1);
+    room[0] = more[0] = 0;
+    leaf(size + room[0]);
+    room[1] = 1;
+}
+
+__attribute__((noinline)) static void near(int size) {
+    volatile char room[16] = {0};
+    realigned(size + room[0]);
+    room[1] = 1;
+}
+
+__attribute__((noinline)) static void far(int size) {
+    volatile char room[48] = {0};
+    realigned(size + room[0]);
+    room[1] = 1;
+}
+
 __attribute__((noinline)) static int deep(int depth, int size) {
     if (depth == 0) {
         variable(size);
@@ -82,6 +103,11 @@ int main(void) {
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < CONTEXTS; i++) swapcontext(&mainly, &contexts[i]), leaf(8);
+    for (int i = 0; i < 300; i++) {
+        volatile char *apart = alloca(i % 7 * 16 + 1);
+        apart[0] = 0;
+        i % 3 ? near(7) : far(7);
+    }
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;

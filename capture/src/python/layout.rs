@@ -6,7 +6,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::next::global;
+use crate::exported::Exported;
 
 /// How the calls of the interpreter's loop are found.
 #[derive(Clone, Copy, PartialEq)]
@@ -117,8 +117,8 @@ pub fn code_type() -> usize {
 }
 
 /// Finds out which interpreter it is; whether its layout is known.
-pub fn find() -> bool {
-    let (version, code_type) = (global(c"Py_Version"), global(c"PyCode_Type"));
+pub fn find(exported: &Exported) -> bool {
+    let [version, code_type] = [c"Py_Version", c"PyCode_Type"].map(|name| exported.address(name));
     if version == 0 || code_type == 0 {
         return false;
     }
@@ -126,7 +126,7 @@ pub fn find() -> bool {
     let found = match unsafe { super::word(version) } >> 16 {
         0x30b => IS_3_11,
         0x30c => IS_3_12,
-        0x30d if told().is_some_and(keep) => IS_TOLD,
+        0x30d if told(exported).is_some_and(keep) => IS_TOLD,
         _ => return false,
     };
     CODE_TYPE.store(code_type, Ordering::Relaxed);
@@ -146,10 +146,10 @@ fn keep(told: Layout) -> bool {
 }
 
 /// What the interpreter tells of itself, where that makes sense.
-fn told() -> Option<Layout> {
+fn told(exported: &Exported) -> Option<Layout> {
     const COOKIE: usize = usize::from_le_bytes(*b"xdebugpy");
     const IS_FREE_THREADED: usize = 2;
-    let table = global(c"_PyRuntime");
+    let table = exported.address(c"_PyRuntime");
     if table == 0 {
         return None;
     }

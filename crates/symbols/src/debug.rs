@@ -60,8 +60,8 @@ impl Debug {
         if let Some(alternate) = alternate(elf, search, missing) {
             dwarf.set_sup(sections.of(&alternate, main_name));
         }
-        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         sections.meter.begin();
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let context = Context::from_dwarf(dwarf).ok()?;
         let meter = Arc::clone(&sections.meter);
         let bytes = MOST - sections.room;
@@ -159,13 +159,19 @@ fn main_name(id: SectionId) -> Option<&'static str> {
 pub(crate) struct Sections {
     room: u64,
     pub(crate) meter: Arc<Meter>,
+    /// Lists of attributes are kept in memory, and units may begin theirs at every byte of one that is long: what
+    /// is read of them has a bound of its own, by their own length.
+    attributes: Arc<Meter>,
 }
 
 impl Sections {
     fn new() -> Sections {
-        let meter = Arc::new(Meter::default());
-        meter.allow(READS);
-        Sections { room: MOST, meter }
+        let meter = || {
+            let meter = Meter::default();
+            meter.allow(READS);
+            Arc::new(meter)
+        };
+        Sections { room: MOST, meter: meter(), attributes: meter() }
     }
 
     /// Those of a file, under the names that it has for them.
@@ -185,8 +191,9 @@ impl Sections {
         let sound = found.filter(|bytes| id != SectionId::DebugAbbrev || are_short(bytes));
         let bytes = sound.unwrap_or_default();
         self.room -= bytes.len() as u64;
-        self.meter.allow(bytes.len() as u64 * READS_PER_BYTE);
-        Piece::new(bytes, &self.meter)
+        let meter = if id == SectionId::DebugAbbrev { &self.attributes } else { &self.meter };
+        meter.allow(bytes.len() as u64 * READS_PER_BYTE);
+        Piece::new(bytes, meter)
     }
 }
 

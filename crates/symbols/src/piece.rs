@@ -20,7 +20,7 @@ const PER_STRING: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     left: AtomicU64,
-    /// The address of something on the stack where the lookup began.
+    /// The address of something on the stack where the lookup began; 0 before the first, where nothing is nested.
     stack: AtomicUsize,
 }
 
@@ -45,7 +45,8 @@ impl Meter {
     fn charge(&self, reads: u64) -> Result<()> {
         let left = self.left.load(Relaxed).saturating_sub(reads);
         self.left.store(left, Relaxed);
-        let deep = self.stack.load(Relaxed).abs_diff(height()) > STACK;
+        let began = self.stack.load(Relaxed);
+        let deep = began != 0 && began.abs_diff(height()) > STACK;
         if left == 0 || deep { Err(Error::UnexpectedEof(ReaderOffsetId(0))) } else { Ok(()) }
     }
 }

@@ -205,3 +205,53 @@ fn what_unpacks_to_more_than_its_size_is_not_unpacked() {
         fs::write(&library, &bytes).unwrap();
     }
 }
+
+/// Read for each unit, the list would take more reads than there are for the whole file.
+#[test]
+fn a_long_list_of_attributes_that_units_share_is_read_once() {
+    let folder = TempDir::new().unwrap();
+    let more = "
+        .set kind, 5\n.rept 5000\n.uleb128 kind, 0x34\n.byte 0\n.uleb128 0x3f, 0x19, 0, 0\n.set kind, kind + 1\n.endr\n";
+    let function = ".uleb128 2\n.string \"told\"\n.quad f\n.quad 0x1000\n.byte 0\n.byte 0\n";
+    let empty = ".section .debug_info\n.rept 20000\n.long 24\n.short 4\n.long 0\n.byte 8\n\
+        .uleb128 1\n.quad 1\n.quad 1\n.endr\n";
+    let sections = format!("{ABBREVIATIONS}{more}.byte 0\n{}{empty}", unit(function));
+    let id = assembled(folder.path(), &sections);
+    let frames = Names::new(Search::default()).frames(&id, 0x1010);
+    assert!(frames.last().is_some_and(|frame| &*frame.function == "told"), "{frames:?}");
+}
+
+/// Each unit's list begins a little later in one that is long, and would be kept as long as that.
+#[test]
+fn lists_of_attributes_that_overlap_take_no_more_memory_than_their_length_tells() {
+    let folder = TempDir::new().unwrap();
+    let kinds = ".section .debug_abbrev\n.set kind, 1\n.rept 100000\n.uleb128 kind\n.uleb128 0x11\n.byte 0\n\
+        .uleb128 0x11, 1, 0, 0\n.set kind, kind + 1\n.endr\n.byte 0\n";
+    let units = ".section .debug_info\n.set at, 0\n.rept 5000\n.long 16\n.short 4\n.long at\n.byte 8\n\
+        .uleb128 1\n.quad f\n.set at, at + 7\n.endr\n";
+    let id = assembled(folder.path(), &format!("{kinds}{units}"));
+    let frames = Names::new(Search::default()).frames(&id, 0x1010);
+    assert!(frames.last().is_none_or(|frame| &*frame.function == "f"), "{frames:?}");
+    assert!(most_memory() < 2 << 20, "{} KiB", most_memory());
+}
+
+/// The most memory that these tests have taken, in KiB.
+fn most_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    most.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Each of the namespaces has a name of some thousand bytes in all.
+#[test]
+fn namespaces_side_by_side_in_a_long_one_take_little_memory() {
+    let folder = TempDir::new().unwrap();
+    let long = "n".repeat(4000);
+    let inner = ".rept 1000000\n.uleb128 4\n.string \"x\"\n.byte 0\n.endr\n";
+    let function = ".uleb128 2\n.string \"told\"\n.quad f\n.quad 0x1000\n.byte 0\n";
+    let entries = format!(".uleb128 4\n.string \"{long}\"\n{function}{inner}.byte 0\n");
+    let id = assembled(folder.path(), &format!("{ABBREVIATIONS}.byte 0\n{}", unit(&entries)));
+    let frames = Names::new(Search::default()).frames(&id, 0x1010);
+    assert!(frames.last().is_some_and(|frame| frame.function.ends_with("n::told")), "{frames:?}");
+    assert!(most_memory() < 2 << 20, "{} KiB", most_memory());
+}

@@ -26,6 +26,12 @@ const MOST_DEPTH: usize = 64;
 /// Longer names are left out, in bytes.
 const LONGEST: usize = 1 << 12;
 
+/// The names of all scopes of a file take no more than this, in bytes.
+const ROOM: usize = 128 << 20;
+
+/// What a function, and a scope, costs beside the name.
+const PER_ENTRY: usize = 32;
+
 /// More units than this are not gone through for scopes.
 const MOST_UNITS: usize = 4 << 10;
 
@@ -37,12 +43,18 @@ struct Scopes {
 }
 
 /// The scopes of the units that were asked for so far.
-#[derive(Default)]
 pub(crate) struct AllScopes {
+    room: usize,
     scopes: HashMap<usize, Scopes>,
     /// All units by where they begin, and those that an entry of another one has led to.
     headers: Option<BTreeMap<usize, UnitHeader<Piece>>>,
     units: HashMap<usize, Arc<Unit<Piece>>>,
+}
+
+impl Default for AllScopes {
+    fn default() -> AllScopes {
+        AllScopes { room: ROOM, scopes: HashMap::new(), headers: None, units: HashMap::new() }
+    }
 }
 
 impl AllScopes {
@@ -61,7 +73,7 @@ impl AllScopes {
             }
             // What was found before an error holds.
             let mut scopes = Scopes::default();
-            let _ = scopes.fill(unit);
+            let _ = scopes.fill(unit, &mut self.room);
             self.scopes.insert(key, scopes);
         }
         let scopes = self.scopes.get(&key)?;
@@ -135,7 +147,8 @@ fn next(
 }
 
 impl Scopes {
-    fn fill(&mut self, unit: UnitRef<'_, Piece>) -> Result<()> {
+    /// Takes in those of a unit, as far as there is room.
+    fn fill(&mut self, unit: UnitRef<'_, Piece>, room: &mut usize) -> Result<()> {
         let mut entries = unit.entries_raw(None)?;
         // The scopes that are open, by the depth that they stand at, and the name of all together.
         let mut open: Vec<(isize, u32)> = Vec::new();
@@ -148,6 +161,9 @@ impl Scopes {
             if tag == gimli::DW_TAG_subprogram
                 && let Some(scope) = open.last()
             {
+                if !take(room, PER_ENTRY) {
+                    return Ok(());
+                }
                 self.around.insert(offset.0, scope.1);
             }
             if !is_scope {
@@ -177,11 +193,21 @@ impl Scopes {
             if whole.len() > LONGEST {
                 continue;
             }
+            if !take(room, PER_ENTRY + whole.len()) {
+                return Ok(());
+            }
             open.push((depth, self.names.len() as u32));
             self.names.push(whole);
         }
         Ok(())
     }
+}
+
+/// Takes so much of what room is left, if it is there.
+fn take(room: &mut usize, size: usize) -> bool {
+    let left = room.checked_sub(size);
+    *room = left.unwrap_or(0);
+    left.is_some()
 }
 
 fn is_scope(tag: DwTag) -> bool {

@@ -31,6 +31,7 @@ mod source;
 mod split;
 mod strings;
 mod table;
+mod texts;
 
 pub use error::Error;
 pub use frame::Frame;

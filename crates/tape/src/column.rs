@@ -281,6 +281,12 @@ impl<P: PayloadSource> Unpacker<'_, P> {
         join(&first, &second, &third).ok_or(Unpack::Damaged("a column of numbers is too short"))
     }
 
+    /// How many bytes, or numbers, a column has, as far as the directory is right; 0 if there is none.
+    pub(crate) fn length(&self, column: Column) -> u64 {
+        let first = self.streams.iter().find(|stream| stream.id == column.stream(0));
+        first.map_or(0, |stream| stream.raw_len)
+    }
+
     /// A column of fields.
     pub(crate) fn fields(&self, column: Column) -> Result<Vec<u64>, Unpack> {
         let bytes = self.bytes(column)?;
@@ -312,7 +318,8 @@ impl<P: PayloadSource> Unpacker<'_, P> {
         let Some(stream) = self.streams.iter().find(|s| s.id == id) else { return Ok(Vec::new()) };
         let stored = self.stored(stream)?;
         if !stream.packed {
-            return Ok(stored);
+            let is_whole = stored.len() as u64 == stream.raw_len;
+            return if is_whole { Ok(stored) } else { Err(WRONG_LENGTH) };
         }
         let raw_len = usize::try_from(stream.raw_len).map_err(|_| TOO_LONG)?;
         match zstd::bulk::decompress(&stored, raw_len) {
@@ -322,6 +329,7 @@ impl<P: PayloadSource> Unpacker<'_, P> {
     }
 }
 
+const WRONG_LENGTH: Unpack = Unpack::Damaged("a column has another length than its directory says");
 const TOO_LONG: Unpack = Unpack::Damaged("a column is longer than memory");
 
 fn join(first: &[u8], second: &[u8], third: &[u8]) -> Option<Vec<u64>> {

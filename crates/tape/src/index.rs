@@ -15,6 +15,7 @@ use crate::keyframe::KeyframeHeader;
 use crate::names::LocatedNames;
 use crate::notes::NotesHeader;
 use crate::site::SiteCounts;
+use crate::site_tree::HeldSites;
 use crate::sites::SitesHeader;
 use crate::source::{Payload, Source};
 use crate::summary::{ProcessSummary, Summary};
@@ -45,7 +46,7 @@ pub(crate) struct BlockHeader {
 }
 
 /// What a tape has of one process.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ProcessContents {
     pub(crate) summary: ProcessSummary,
     /// The number of its first own allocation.
@@ -58,6 +59,7 @@ pub(crate) struct ProcessContents {
     pub(crate) keyframes: Vec<Located<KeyframeHeader>>,
     pub(crate) sites: Vec<Located<SitesHeader>>,
     pub(crate) codes: Vec<Located<CodesHeader>>,
+    pub(crate) held_sites: HeldSites,
 }
 
 /// The table of contents of a tape.
@@ -359,6 +361,7 @@ fn read_start(number: u32, fields: &mut FieldReader<'_>) -> Result<ProcessConten
         keyframes: Vec::new(),
         sites: Vec::new(),
         codes: Vec::new(),
+        held_sites: HeldSites::default(),
     })
 }
 

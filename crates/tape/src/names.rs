@@ -19,6 +19,9 @@ const LENGTH: usize = 8 << 20;
 /// And never longer than this: the names at one place have their limits too.
 const LONGEST: usize = 64 << 20;
 
+/// All frames of a tape together have no more than this, in bytes before they are packed.
+const MOST: usize = 512 << 20;
+
 /// The names in one file that programs had mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleNames {
@@ -61,20 +64,24 @@ pub(crate) struct RawNames {
 }
 
 impl RawNames {
-    /// The frames that hold these.
+    /// The frames that hold these, or as many of them as a tape may have.
     pub(crate) fn frames(all: &[ModuleNames]) -> Vec<RawFrame> {
         let mut frames = Vec::new();
         let mut raw = RawNames::default();
+        let mut room = MOST;
         for module in all {
             let mut left = module.places.as_slice();
             while !left.is_empty() {
                 left = raw.module(module, left);
                 if raw.is_full() {
-                    frames.push(std::mem::take(&mut raw).frame());
+                    let full = std::mem::take(&mut raw);
+                    let Some(rest) = room.checked_sub(full.len()) else { return frames };
+                    room = rest;
+                    frames.push(full.frame());
                 }
             }
         }
-        if !raw.modules.bytes.is_empty() {
+        if !raw.modules.bytes.is_empty() && raw.len() <= room {
             frames.push(raw.frame());
         }
         frames
@@ -85,7 +92,13 @@ impl RawNames {
     }
 
     fn is_full(&self) -> bool {
-        self.texts.bytes.len() + self.modules.bytes.len() >= LENGTH
+        self.len() >= LENGTH
+    }
+
+    /// The bytes that it takes at the most.
+    fn len(&self) -> usize {
+        const NUMBER: usize = 10;
+        self.texts.bytes.len() + self.modules.bytes.len() + NUMBER
     }
 
     /// Takes in as many places of a module as fit, and at least one; gives the others.
@@ -98,7 +111,7 @@ impl RawNames {
                 self.frame_of(frame, &mut fields);
             }
             (taken, last) = (taken + 1, place.offset);
-            if self.texts.bytes.len() + self.modules.bytes.len() + fields.bytes.len() >= LENGTH {
+            if self.len() + fields.bytes.len() >= LENGTH {
                 break;
             }
         }
@@ -134,13 +147,17 @@ impl Tape {
     /// The names that are on the tape; a module may come more than once.
     pub fn names(&self) -> Result<Vec<ModuleNames>, Error> {
         let mut all = Vec::new();
+        let mut room = MOST as u64;
         for located in self.located_names() {
-            let bytes = self.unpacker(located).bytes(Column::Names);
-            let bytes = bytes.map_err(|why| why.at(located.frame))?;
-            if bytes.len() > LONGEST {
+            let from = self.unpacker(located);
+            let length = from.length(Column::Names);
+            let left = room.checked_sub(length).filter(|_| length <= LONGEST as u64);
+            let Some(left) = left else {
                 let what = "a list of names is longer than any that is written";
                 return Err(Error::Damaged { offset: located.frame, what });
-            }
+            };
+            room = left;
+            let bytes = from.bytes(Column::Names).map_err(|why| why.at(located.frame))?;
             let what = "a list of names is too short";
             read(&bytes, &mut all).map_err(|_| Error::Damaged { offset: located.frame, what })?;
         }

@@ -5,11 +5,13 @@ use crate::column::{Column, PayloadSource, Unpack, Unpacker, undelta};
 use crate::index::{Located, ProcessContents};
 use crate::site::{Code, Site, SiteCounts, SiteNumber};
 use crate::sites::SitesHeader;
+use crate::stacks::{MOST, MOST_TEXT};
 use crate::{Error, Tape};
 use heaptape_wire::site::{MAX_DEPTH, SiteEnd, interpreted_of};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A frame, further in than that of another node.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Node {
     /// The number of its frame among those that differ.
     frame: u32,
@@ -18,9 +20,16 @@ struct Node {
 
 /// The sites of a process, and the interpreted code that their frames lie in.
 ///
-/// They take some 10 bytes a frame that no other stack shares; a stack is put together when it is asked for.
+/// They take some 10 bytes a frame that no other stack shares; a stack is put together when it is asked for. Clones are
+/// the same ones, and so is what a tape gives again while it is held.
 #[derive(Clone, Default)]
-pub struct Sites {
+pub struct Sites(Arc<Tree>);
+
+/// What is held of a process's sites as long as somebody reads them.
+pub(crate) type HeldSites = Mutex<Weak<Tree>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
     /// Node 0 is the root, which is no frame.
     nodes: Vec<Node>,
     /// Frames from the root to each.
@@ -31,21 +40,22 @@ pub struct Sites {
     codes: Vec<Code>,
 }
 
-impl Sites {
-    /// Reads those of a process.
-    pub(crate) fn read(tape: &Tape, contents: &ProcessContents) -> Result<Sites, Error> {
-        let mut all = Sites {
+impl Tree {
+    fn read(tape: &Tape, contents: &ProcessContents) -> Result<Tree, Error> {
+        let mut all = Tree {
             nodes: vec![Node { frame: 0, outer: 0 }],
             depths: vec![0],
             frames: vec![0],
-            ..Sites::default()
+            ..Tree::default()
         };
         let mut inside = Inside::default();
         for located in &contents.sites {
+            are_few(&located.header).map_err(|why| why.at(located.frame))?;
             all.add_sites(tape, located, &mut inside).map_err(|why| why.at(located.frame))?;
         }
+        let mut text = MOST_TEXT;
         for located in &contents.codes {
-            all.add_codes(tape, located).map_err(|why| why.at(located.frame))?;
+            all.add_codes(tape, located, &mut text).map_err(|why| why.at(located.frame))?;
         }
         Ok(all)
     }
@@ -72,6 +82,7 @@ impl Sites {
         let mut last = 0;
         let mut new = SiteCounts::default();
         let nodes = self.nodes.len() as u64;
+        has_lengths(from, &header.new)?;
         let mut frames = FrameReader {
             places: from.numbers(Column::Place)?.into_iter(),
             frames: from.numbers(Column::Frame)?.into_iter(),
@@ -114,45 +125,22 @@ impl Sites {
         Ok(next)
     }
 
-    fn add_codes(&mut self, tape: &Tape, located: &Located<CodesHeader>) -> Result<(), Unpack> {
+    /// Adds the code of a frame, for which there is so much room in bytes.
+    fn add_codes(
+        &mut self,
+        tape: &Tape,
+        located: &Located<CodesHeader>,
+        room: &mut usize,
+    ) -> Result<(), Unpack> {
+        let CodesHeader { before, new } = located.header;
         let from = Unpacker { source: tape.payload(located), streams: &located.streams };
+        let text = usize::try_from(from.length(Column::Code)).ok();
+        let left = text.and_then(|text| room.checked_sub(text));
+        let is_few = before.saturating_add(new) <= MOST as u64;
+        *room = left.filter(|_| is_few).ok_or(TOO_MANY)?;
         let codes = read_codes(&located.header, &from.bytes(Column::Code)?);
         self.codes.extend(codes.map_err(|_| Unpack::Damaged("a list of code is too short"))?);
         Ok(())
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.sites.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.sites.is_empty()
-    }
-
-    /// A site.
-    pub fn get(&self, number: SiteNumber) -> Option<Site> {
-        let &(node, end) = self.sites.get(number.0 as usize)?;
-        Some(Site { frames: self.frames(node).collect(), end })
-    }
-
-    /// All of them, in the order of their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (SiteNumber, Site)> + '_ {
-        (0..).zip(&self.sites).map(|(number, &(node, end))| {
-            (SiteNumber(number), Site { frames: self.frames(node).collect(), end })
-        })
-    }
-
-    /// The frames of a site, innermost first; none if there is no such site.
-    pub fn frames_of(&self, number: SiteNumber) -> impl Iterator<Item = u64> + '_ {
-        let node = self.sites.get(number.0 as usize).map_or(0, |site| site.0);
-        self.frames(node)
-    }
-
-    /// The first frame of a site that is an address; 0 for none.
-    pub fn caller(&self, number: SiteNumber) -> u64 {
-        self.frames_of(number).find(|&frame| interpreted_of(frame).is_none()).unwrap_or(0)
     }
 
     /// The frames from a node to the outermost.
@@ -164,16 +152,84 @@ impl Sites {
             self.frames.get(node.frame as usize).copied()
         })
     }
+}
+
+impl Sites {
+    /// Those of a process, read if nobody holds them.
+    pub(crate) fn read(tape: &Tape, contents: &ProcessContents) -> Result<Sites, Error> {
+        // Whoever waits here would read the same; one that has failed leaves nothing half done.
+        let mut held = contents.held_sites.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tree) = held.upgrade() {
+            return Ok(Sites(tree));
+        }
+        let tree = Arc::new(Tree::read(tape, contents)?);
+        *held = Arc::downgrade(&tree);
+        Ok(Sites(tree))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.sites.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.sites.is_empty()
+    }
+
+    /// A site.
+    pub fn get(&self, number: SiteNumber) -> Option<Site> {
+        let &(node, end) = self.0.sites.get(number.0 as usize)?;
+        Some(Site { frames: self.0.frames(node).collect(), end })
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (SiteNumber, Site)> + '_ {
+        (0..).zip(&self.0.sites).map(|(number, &(node, end))| {
+            (SiteNumber(number), Site { frames: self.0.frames(node).collect(), end })
+        })
+    }
+
+    /// The frames of a site, innermost first; none if there is no such site.
+    pub fn frames_of(&self, number: SiteNumber) -> impl Iterator<Item = u64> + '_ {
+        let node = self.0.sites.get(number.0 as usize).map_or(0, |site| site.0);
+        self.0.frames(node)
+    }
+
+    /// The first frame of a site that is an address; 0 for none.
+    pub fn caller(&self, number: SiteNumber) -> u64 {
+        self.frames_of(number).find(|&frame| interpreted_of(frame).is_none()).unwrap_or(0)
+    }
 
     /// The code with a number that stands in an interpreted frame.
     pub fn code(&self, number: u32) -> Option<&Code> {
-        self.codes.get(number as usize)
+        self.0.codes.get(number as usize)
     }
 
     /// All code, in the order of its numbers.
     pub fn codes(&self) -> &[Code] {
-        &self.codes
+        &self.0.codes
     }
+}
+
+const TOO_MANY: Unpack =
+    Unpack::Damaged("a process has more call stacks, or code of scripts, than are ever recorded");
+
+/// Whether a process has no more sites and nodes than are ever written of one.
+fn are_few(header: &SitesHeader) -> Result<(), Unpack> {
+    let SitesHeader { sites, frames, new } = header;
+    let most = sites.saturating_add(new.sites).max(frames.saturating_add(new.frames));
+    if most <= MOST as u64 { Ok(()) } else { Err(TOO_MANY) }
+}
+
+/// Whether the columns are as long as the header says, before they are unpacked.
+fn has_lengths<P: PayloadSource>(from: &Unpacker<'_, P>, new: &SiteCounts) -> Result<(), Wrong> {
+    let equal = [Column::Branch, Column::Added, Column::SiteEnd].map(|column| (column, new.sites));
+    let is_equal = |(column, count)| from.length(column) == count;
+    let no_more = [Column::Frame, Column::FrameAddress];
+    let is_right = equal.into_iter().chain([(Column::Place, new.frames)]).all(is_equal)
+        && no_more.into_iter().all(|column| from.length(column) <= new.frames);
+    if is_right { Ok(()) } else { Err(Wrong::Broken) }
 }
 
 /// What can be wrong with a frame of sites.

@@ -12,9 +12,9 @@ use hashbrown::hash_map::Entry;
 use heaptape_wire::site::{MAX_DEPTH, SITE_BIT, SiteEnd, interpreted, interpreted_of, site_of};
 
 /// Numbers, and nodes of the tree, that are remembered of a process at the most.
-const MOST: usize = 1 << 24;
+pub(crate) const MOST: usize = 1 << 24;
 /// Bytes of files and functions that are remembered of a process at the most.
-const MOST_TEXT: usize = 64 << 20;
+pub(crate) const MOST_TEXT: usize = 64 << 20;
 
 /// What stands in the list of a block's callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

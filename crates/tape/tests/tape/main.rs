@@ -1,6 +1,7 @@
 //! Tests of tapes as a whole: one binary, one subject a file.
 
 mod arbitrary;
+mod bounds;
 mod crowd;
 mod early;
 mod forks;

@@ -45,7 +45,7 @@ impl<'a> Callers<'a> {
 
     /// Where the call that made a live block was.
     pub fn of_block(&mut self, block: &LiveBlock) -> Result<Option<Place>, Error> {
-        Ok(self.modules(block.process)?.find(block.caller, block.birth))
+        Ok(self.modules(block.process)?.find_call(block.caller, block.birth))
     }
 
     /// The same with the call stack, where that is known.

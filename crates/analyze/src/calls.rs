@@ -66,7 +66,7 @@ impl Row {
             effect: resolved.effect,
             caller: event.caller,
             site: resolved.site,
-            place: modules.find(event.caller, resolved.index),
+            place: modules.find_call(event.caller, resolved.index),
         }
     }
 

@@ -301,9 +301,7 @@ impl Gather<'_> {
             return;
         }
         let before = to.len();
-        // A call may be the last instruction of its module.
-        let place = own.modules.find(address.wrapping_sub(1), at.1);
-        let place = place.map(|place| Place { offset: place.offset.wrapping_add(1), ..place });
+        let place = own.modules.find_call(address, at.1);
         self.place(own, address, place.as_ref(), to);
         self.addresses.insert((address, at.0), to[before..].into());
     }

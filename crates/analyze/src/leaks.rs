@@ -286,7 +286,7 @@ impl Whereabouts<'_> {
     fn caller(&self, address: u64, site: Option<SiteNumber>, index: u64) -> Caller {
         let stack = site.and_then(|site| Stack::of(&self.stacks, site, self.modules, index));
         let trace = |stack| Box::new(Trace { process: self.process, stack, frames: Vec::new() });
-        let place = self.modules.find(address, index);
+        let place = self.modules.find_call(address, index);
         Caller { address, place, trace: stack.map(trace) }
     }
 }

@@ -218,8 +218,21 @@ impl Modules {
         self.unloaded.iter().any(|u| Arc::ptr_eq(&u.module, module))
     }
 
-    /// The module that `address` belonged to at event number `index`, once all notes are taken in.
-    pub fn find(&self, address: u64, index: u64) -> Option<Place> {
+    /// The place behind a call, by its return address at event number `index`, once all notes are taken in. The call may be the
+    /// last instruction of its module, as that of a function which never returns is: the place is then the module's end.
+    pub fn find_call(&self, return_address: u64, index: u64) -> Option<Place> {
+        self.find(return_address.checked_sub(1)?, index).map(behind)
+    }
+
+    /// Each place that was behind a call with this return address over the life of the process, once all notes are taken in: in
+    /// the modules of the lists, or where none had it in those of samples.
+    pub fn ever_call(&self, return_address: u64) -> Vec<Place> {
+        let call = return_address.checked_sub(1);
+        call.map_or_else(Vec::new, |call| self.ever(call).into_iter().map(behind).collect())
+    }
+
+    /// The module that `address` belonged to at event number `index`.
+    fn find(&self, address: u64, index: u64) -> Option<Place> {
         let module = self
             .loaded_at(address, index)
             .or_else(|| self.unloaded_at(address, index))
@@ -228,9 +241,7 @@ impl Modules {
         Some(Place { offset, module: Arc::clone(module), function: None })
     }
 
-    /// Each place that `address` was over the life of the process, once all notes are taken in: in the modules of the
-    /// lists, or where none had it in those of samples.
-    pub fn ever(&self, address: u64) -> Vec<Place> {
+    fn ever(&self, address: u64) -> Vec<Place> {
         let place = |module: &Arc<Module>| {
             let offset = address.wrapping_sub(module.bias);
             Place { offset, module: Arc::clone(module), function: None }
@@ -272,6 +283,11 @@ impl Modules {
 fn file_at(mappings: &[Vma], address: u64) -> Option<&str> {
     let there = mappings.iter().find(|v| v.start <= address && address < v.end)?;
     Some(there.name.strip_suffix(" (deleted)").unwrap_or(&there.name))
+}
+
+/// The next byte's place.
+fn behind(place: Place) -> Place {
+    Place { offset: place.offset.wrapping_add(1), ..place }
 }
 
 #[cfg(test)]
@@ -438,6 +454,22 @@ mod tests {
         assert_eq!(places(0x5200), [("one".to_owned(), 0x5200), ("two".to_owned(), 0x5100)]);
         assert_eq!(places(0x8010), [("/late".to_owned(), 0x10)]);
         assert_eq!(places(0x100), []);
+    }
+
+    #[test]
+    fn a_call_that_ends_its_module_is_in_it_and_not_in_the_next() {
+        let mut m = Modules::default();
+        m.note(0, &module(0x1000, 0x2000, 0x3000, "one"));
+        m.note(0, &module(0x3000, 0x3000, 0x4000, "next"));
+        m.note(0, &end());
+        let is = |place: Option<Place>, path, offset| {
+            place.is_some_and(|p| (p.module.path.as_str(), p.offset) == (path, offset))
+        };
+        assert!(is(m.find_call(0x3000, 1), "one", 0x2000));
+        assert!(is(m.find_call(0x3001, 1), "next", 1));
+        assert!(is(m.ever_call(0x4000).pop(), "next", 0x1000));
+        assert_eq!((m.find_call(0x2000, 1), m.find_call(0, 1)), (None, None));
+        assert_eq!((m.ever_call(0x3000).len(), m.ever_call(0).len()), (1, 0));
     }
 
     #[test]

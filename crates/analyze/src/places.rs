@@ -34,7 +34,7 @@ impl Places {
             let modules = callers.modules(process.number)?;
             for address in addresses.into_iter().filter(|&a| a != 0) {
                 let mut is_known = false;
-                for place in modules.ever(address) {
+                for place in modules.ever_call(address) {
                     is_known = true;
                     let (path, build_id) =
                         (place.module.path.clone(), place.module.build_id.clone());

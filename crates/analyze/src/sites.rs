@@ -200,7 +200,7 @@ impl<'a> SiteTable<'a> {
         if number >= self.known.len() {
             self.known.resize(number + 1, UNKNOWN);
         }
-        let place = self.modules.find(address, index);
+        let place = self.modules.find_call(address, index);
         let before = self.known[number];
         let origin = Origin::Caller { address, place };
         let is_same = before != UNKNOWN && self.is_same(before.1, &origin, index);
@@ -220,7 +220,8 @@ impl<'a> SiteTable<'a> {
     /// Whether a site that was met before has this origin, and all of its stack still lies in the same modules.
     fn is_same(&self, site: u32, origin: &Origin, index: u64) -> bool {
         let site = &self.sites[site as usize];
-        let module = |address, index| self.modules.find(address, index).map(|place| place.module);
+        let module =
+            |address, index| self.modules.find_call(address, index).map(|place| place.module);
         let outer = site.stack.into_iter().flat_map(|stack| self.stacks.frames_of(stack));
         let mut addresses = outer.filter(|&frame| interpreted_of(frame).is_none());
         site.origin == *origin

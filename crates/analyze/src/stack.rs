@@ -40,7 +40,7 @@ impl Stack {
         let site = sites.get(site)?;
         let frames = site.frames.iter().map(|&frame| match interpreted_of(frame) {
             Some((code, line)) => Frame::Interpreted { code: sites.code(code).cloned(), line },
-            None => Frame::Native { address: frame, place: modules.find(frame, index) },
+            None => Frame::Native { address: frame, place: modules.find_call(frame, index) },
         });
         Some(Stack { frames: frames.collect(), end: site.end })
     }

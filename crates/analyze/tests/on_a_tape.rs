@@ -120,7 +120,7 @@ fn callers_are_found_where_the_module_was_listed_late_or_inherited() {
     let tape = tape();
     let mut callers = Callers::new(&tape);
     let mut place = |process, address, index| {
-        let place = callers.modules(process).unwrap().find(address, index)?;
+        let place = callers.modules(process).unwrap().find_call(address, index)?;
         Some((place.module.path.clone(), place.offset))
     };
     assert_eq!(place(FIRST, 0x10_0010, 0), Some(("prog".into(), 0x10)));

@@ -235,7 +235,7 @@ impl<W: Write + Send> Exporter<'_, W> {
             .callers
             .modules(deed.process)
             .with_context(|| self.args.file.display().to_string())?;
-        let mut place = modules.find(deed.caller, deed.index);
+        let mut place = modules.find_call(deed.caller, deed.index);
         self.names.complete(&mut place);
         Ok(place)
     }

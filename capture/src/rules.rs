@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use heaptape_unwind::{Bp, Cfa, Rule};
+use heaptape_unwind::Rule;
 
 use crate::{callers, executable, python};
 
@@ -15,6 +15,9 @@ const BLOCK_BITS: u32 = 41;
 const LINE_BITS: u32 = 13;
 /// Entries of a line.
 const WAYS: usize = 8;
+
+/// An entry's rule; the rest is its tag.
+const RULE_MASK: u64 = (1 << Rule::BITS) - 1;
 
 /// Eight remembered rules; 0 for none.
 #[repr(C, align(64))]
@@ -41,7 +44,7 @@ impl Place {
         let (line, rest) = (mixed >> (BLOCK_BITS - LINE_BITS), mixed << LINE_BITS);
         let rest = rest & ((1 << BLOCK_BITS) - 1);
         let tag = (rest >> LINE_BITS) << 6 | (address as u64 & 63);
-        Place { line: line as usize, way: address >> 3 & (WAYS - 1), tag: tag << RULE_BITS }
+        Place { line: line as usize, way: address >> 3 & (WAYS - 1), tag: tag << Rule::BITS }
     }
 }
 
@@ -54,7 +57,7 @@ impl Rules {
         for way in [place.way, place.way ^ 1] {
             let entry = ways[way].load(Ordering::Relaxed);
             if entry & !RULE_MASK == place.tag && entry != 0 {
-                return expand(entry);
+                return Rule::unpack(entry);
             }
         }
         self.look_up(address, &place)
@@ -69,11 +72,12 @@ impl Rules {
     #[inline(never)]
     fn look_up(&self, address: usize, place: &Place) -> Rule {
         let rule = of_module(address.wrapping_sub(1));
-        if let Some(compact) = compact(rule) {
+        // A rule that is rare is looked up each time.
+        if let Some(packed) = rule.pack() {
             let Line(ways) = &self.0[place.line];
             let is_free = |way: &usize| ways[*way].load(Ordering::Relaxed) == 0;
             let way = [place.way, place.way ^ 1].into_iter().find(is_free).unwrap_or(place.way);
-            ways[way].store(place.tag | compact, Ordering::Relaxed);
+            ways[way].store(place.tag | packed, Ordering::Relaxed);
         }
         rule
     }
@@ -95,67 +99,4 @@ fn of_module(pc: usize) -> Rule {
         Rule::Unknown if callers::is_loader(&found) => Rule::End,
         rule => rule,
     }
-}
-
-/// A rule's part of an entry: what it is, how the address and the register are found, and the offsets in words.
-///
-/// ```text
-/// bit 0..2 1 a frame, 2 a signal's, 3 the outermost · 2..4 the address · 4..6 the register · 6..16 its offset · 16..30 the other
-/// ```
-const RULE_BITS: u32 = 30;
-const RULE_MASK: u64 = (1 << RULE_BITS) - 1;
-const BP_BITS: u32 = 10;
-const WORD: i32 = 8;
-
-/// `None` for a rule that is rare, and is looked up each time.
-fn compact(rule: Rule) -> Option<u64> {
-    let (cfa, bp) = match rule {
-        Rule::Frame { cfa, bp } => (cfa, bp),
-        Rule::Signal => return Some(2),
-        Rule::End => return Some(3),
-        Rule::Unknown => return None,
-    };
-    let (kind, offset) = match cfa {
-        Cfa::Sp(offset) => (0, offset),
-        Cfa::Bp(offset) => (1, offset),
-        Cfa::DerefBp(offset, 0) => (2, offset),
-        _ => return None,
-    };
-    let (place, bp_offset) = match bp {
-        Bp::Same => (0, 0),
-        Bp::At(offset) => (1, offset),
-        Bp::AtBp(offset) => (2, offset),
-    };
-    let offset = in_words(offset, RULE_BITS - 16)?;
-    Some(1 | kind << 2 | place << 4 | in_words(bp_offset, BP_BITS)? << 6 | offset << 16)
-}
-
-/// An offset in words, in so many bits with a sign.
-fn in_words(offset: i32, bits: u32) -> Option<u64> {
-    let words = offset / WORD;
-    let (most, is_whole) = (1 << (bits - 1), offset % WORD == 0);
-    (is_whole && (-most..most).contains(&words)).then_some(words as u64 & ((1 << bits) - 1))
-}
-
-#[inline(always)]
-fn expand(entry: u64) -> Rule {
-    // The sign is the highest bit of each.
-    let offset = ((entry << (64 - RULE_BITS)) as i64 >> (64 - RULE_BITS + 16)) as i32 * WORD;
-    let bp_offset = ((entry << 48) as i64 >> (64 - BP_BITS)) as i32 * WORD;
-    match entry & 3 {
-        2 => return Rule::Signal,
-        3 => return Rule::End,
-        _ => {}
-    }
-    let cfa = match entry >> 2 & 3 {
-        0 => Cfa::Sp(offset),
-        1 => Cfa::Bp(offset),
-        _ => Cfa::DerefBp(offset, 0),
-    };
-    let bp = match entry >> 4 & 3 {
-        0 => Bp::Same,
-        1 => Bp::At(bp_offset),
-        _ => Bp::AtBp(bp_offset),
-    };
-    Rule::Frame { cfa, bp }
 }

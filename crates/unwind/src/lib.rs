@@ -2,7 +2,8 @@
 //!
 //! [`rule`] reads what a module says of an address in its code, from the tables in `.eh_frame` that the compiler
 //! has made for exceptions and that are mapped with the code (the Linux Standard Base, "Exception Frames";
-//! DWARF 5, section 6.4). A [`Rule`] fits in one word, so that it can be remembered and shared without a lock. To follow it is
+//! DWARF 5, section 6.4). A [`Rule`] fits in a part of a word, so that it can be
+//! remembered beside its address, and shared without a lock. To follow it is
 //! the caller's part, who knows what of the stack can be read.
 //!
 //! This runs inside programs, in the midst of a `malloc`: it allocates nothing, makes no system call, takes little stack,

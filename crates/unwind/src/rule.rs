@@ -1,4 +1,4 @@
-//! A rule, and how it fits in one word.
+//! A rule, and how it fits in a part of a word.
 
 use crate::arch::SLOT;
 
@@ -46,60 +46,52 @@ pub enum Rule {
     Unknown,
 }
 
+// A rule in a part of a word: what it is, how the address and the register are found, and the offsets in slots of the stack.
+//
+//     bit 0..2 1 a frame, 2 a signal's, 3 the outermost · 2..4 the address · 4..6 the register · 6..16 its offset · 16..30 the other
 impl Rule {
-    /// The rule as a word, which is never 0. A frame whose offsets do not fit becomes [`Rule::Unknown`].
-    pub fn pack(self) -> u64 {
-        self.packed().unwrap_or(UNKNOWN)
-    }
+    /// The bits that a rule takes.
+    pub const BITS: u32 = 30;
 
-    fn packed(self) -> Option<u64> {
+    /// The rule as a number of [`Rule::BITS`] bits, which is never 0. `None` for one that is rare: it has to be looked up each time.
+    pub fn pack(self) -> Option<u64> {
         let (cfa, bp) = match self {
             Rule::Frame { cfa, bp } => (cfa, bp),
             Rule::Signal => return Some(SIGNAL),
             Rule::End => return Some(END),
-            Rule::Unknown => return Some(UNKNOWN),
+            Rule::Unknown => return None,
         };
-        let (kind, more, offset) = match cfa {
-            Cfa::Sp(offset) => (0, 0, offset),
-            Cfa::Bp(offset) => (1, 0, offset),
-            Cfa::DerefBp(offset, more) => (2, more, offset),
-            Cfa::DerefSp(offset, more) => (3, more, offset),
-            Cfa::Linkage(from) => (4, from, 0),
+        let (kind, offset) = match cfa {
+            Cfa::Sp(offset) => (0, offset),
+            Cfa::Bp(offset) => (1, offset),
+            Cfa::DerefBp(offset, 0) => (2, offset),
+            _ => return None,
         };
         let (place, bp_offset) = match bp {
             Bp::Same => (0, 0),
             Bp::At(offset) => (1, offset),
             Bp::AtBp(offset) => (2, offset),
         };
-        let slot = SLOT;
-        if bp_offset % slot != 0 {
-            return None;
-        }
-        let slots = i16::try_from(bp_offset / slot).ok()?;
-        let small = FRAME | kind << 2 | place << 5 | u64::from(more) << 8;
-        Some(small | u64::from(slots as u16) << 16 | u64::from(offset as u32) << 32)
+        let offset = in_slots(offset, CFA_BITS)? << CFA_AT;
+        Some(FRAME | kind << 2 | place << 4 | in_slots(bp_offset, BP_BITS)? << BP_AT | offset)
     }
 
-    /// The rule that a word of [`Rule::pack`] means.
+    /// The rule that a number of [`Rule::pack`] means; bits above it are passed over.
     #[inline(always)]
     pub fn unpack(word: u64) -> Rule {
-        let offset = (word >> 32) as i32;
-        let bp_offset = i32::from((word >> 16) as i16) * SLOT;
-        let more = (word >> 8) as u8;
+        let offset = slots(word, CFA_AT, CFA_BITS);
+        let bp_offset = slots(word, BP_AT, BP_BITS);
         match word & 3 {
-            FRAME => {}
             SIGNAL => return Rule::Signal,
             END => return Rule::End,
-            _ => return Rule::Unknown,
+            _ => {}
         }
-        let cfa = match word >> 2 & 7 {
+        let cfa = match word >> 2 & 3 {
             0 => Cfa::Sp(offset),
             1 => Cfa::Bp(offset),
-            2 => Cfa::DerefBp(offset, more),
-            3 => Cfa::DerefSp(offset, more),
-            _ => Cfa::Linkage(more),
+            _ => Cfa::DerefBp(offset, 0),
         };
-        let bp = match word >> 5 & 3 {
+        let bp = match word >> 4 & 3 {
             0 => Bp::Same,
             1 => Bp::At(bp_offset),
             _ => Bp::AtBp(bp_offset),
@@ -111,41 +103,60 @@ impl Rule {
 const FRAME: u64 = 1;
 const SIGNAL: u64 = 2;
 const END: u64 = 3;
-/// Its lowest bits are no other's.
-const UNKNOWN: u64 = 4;
+const BP_AT: u32 = 6;
+const BP_BITS: u32 = 10;
+const CFA_AT: u32 = 16;
+const CFA_BITS: u32 = Rule::BITS - CFA_AT;
+
+/// An offset in slots, in so many bits with a sign.
+fn in_slots(offset: i32, bits: u32) -> Option<u64> {
+    let slots = offset / SLOT;
+    let (most, is_whole) = (1 << (bits - 1), offset % SLOT == 0);
+    (is_whole && (-most..most).contains(&slots)).then_some(slots as u64 & ((1 << bits) - 1))
+}
+
+/// The offset in so many bits from `at` on, the highest of which is its sign.
+#[inline(always)]
+fn slots(word: u64, at: u32, bits: u32) -> i32 {
+    ((word << (u64::BITS - at - bits)) as i64 >> (u64::BITS - bits)) as i32 * SLOT
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rules_fit_in_a_word_and_read_back() {
-        let cfas = [
-            Cfa::Sp(8),
-            Cfa::Sp(i32::MAX),
-            Cfa::Bp(16),
-            Cfa::DerefBp(-8, 0),
-            Cfa::DerefSp(24, 8),
-            Cfa::Linkage(11),
-        ];
-        let bps = [Bp::Same, Bp::At(-16), Bp::At(-8 * 32768), Bp::AtBp(0)];
-        for cfa in cfas {
-            for bp in bps {
-                let rule = Rule::Frame { cfa, bp };
-                assert_eq!(Rule::unpack(rule.pack()), rule);
-                assert_ne!(rule.pack(), 0);
+    fn rules_fit_in_a_part_of_a_word_and_read_back() {
+        let cfas =
+            [Cfa::Sp(8), Cfa::Sp(-8 * 8192), Cfa::Sp(8 * 8191), Cfa::Bp(16), Cfa::DerefBp(-8, 0)];
+        let bps = [Bp::Same, Bp::At(-16), Bp::At(-8 * 512), Bp::At(8 * 511), Bp::AtBp(0)];
+        let frames = cfas.into_iter().flat_map(|cfa| bps.map(|bp| Rule::Frame { cfa, bp }));
+        for rule in frames.chain([Rule::Signal, Rule::End]) {
+            let packed = rule.pack().unwrap();
+            assert!(packed != 0 && packed >> Rule::BITS == 0);
+            // What stands beside it is no part of it.
+            for beside in [0, u64::MAX << Rule::BITS] {
+                assert_eq!(Rule::unpack(packed | beside), rule);
             }
-        }
-        for rule in [Rule::Signal, Rule::End, Rule::Unknown] {
-            assert_eq!(Rule::unpack(rule.pack()), rule);
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_unknown() {
-        for offset in [-4, 8 * 32768] {
-            let rule = Rule::Frame { cfa: Cfa::Sp(8), bp: Bp::At(offset) };
-            assert_eq!(Rule::unpack(rule.pack()), Rule::Unknown);
+    fn what_is_rare_or_does_not_fit_is_not_packed() {
+        let sp = Cfa::Sp(8);
+        for offset in [-4, 8 * 512, -8 * 513, i32::MIN, i32::MAX] {
+            assert_eq!(Rule::Frame { cfa: sp, bp: Bp::At(offset) }.pack(), None);
         }
+        for cfa in [
+            Cfa::Sp(12),
+            Cfa::Sp(8 * 8192),
+            Cfa::Bp(i32::MIN),
+            Cfa::DerefBp(-8, 8),
+            Cfa::DerefSp(24, 0),
+            Cfa::Linkage(11),
+        ] {
+            assert_eq!(Rule::Frame { cfa, bp: Bp::Same }.pack(), None);
+        }
+        assert_eq!(Rule::Unknown.pack(), None);
     }
 }

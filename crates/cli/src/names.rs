@@ -20,7 +20,7 @@ use crate::args::Sysroot;
 /// Names of functions, for the return addresses of one tape.
 pub(crate) struct Names {
     files: heaptape_symbols::Names,
-    on_tape: HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>,
+    on_tape: OnTape,
     /// By the module's address in memory and the offset in it.
     known: HashMap<(*const Module, u64), Option<Arc<str>>>,
     /// Those that `known` has an address of: held, their addresses become no other's.
@@ -168,10 +168,10 @@ pub(crate) fn named(offset: u64, frames: &[Frame]) -> NamedPlace {
 }
 
 /// The frames of each place, by the file and the offset in it.
-type Told = HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>;
+type OnTape = HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>>;
 
-fn on_tape(tape: &Tape) -> Result<Told> {
-    let mut all: HashMap<ModuleId, HashMap<u64, Arc<[Frame]>>> = HashMap::new();
+fn on_tape(tape: &Tape) -> Result<OnTape> {
+    let mut all = OnTape::new();
     for module in tape.names()? {
         let id = ModuleId { path: module.path, build_id: module.build_id };
         let places = all.entry(id).or_default();

@@ -84,7 +84,7 @@ impl PerfMap {
             }
             at += line.len();
         }
-        PerfMap { spans: flattened(entries), text, names }
+        PerfMap { spans: newest(entries), text, names }
     }
 }
 
@@ -108,7 +108,7 @@ fn cut(name: &str) -> usize {
 }
 
 /// Gives every address to the last of the entries that cover it, in one pass over where they begin and end.
-fn flattened(entries: Vec<Span>) -> Vec<Span> {
+fn newest(entries: Vec<Span>) -> Vec<Span> {
     let mut starts = entries;
     starts.sort_unstable_by_key(|s| (s.start, s.name));
     let mut bounds: Vec<u64> = starts.iter().flat_map(|s| [s.start, s.end]).collect();

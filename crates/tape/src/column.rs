@@ -90,8 +90,8 @@ impl Packer {
         let mut fields = FieldWriter::new();
         fields.bytes.reserve(numbers.streams.iter().map(Vec::len).sum());
         let [first, second, third] = &numbers.streams;
-        let all = join(first, second, third).unwrap_or_default();
-        for number in all {
+        let apart = || io::Error::other("the parts of a column do not belong together");
+        for number in join(first, second, third).ok_or_else(apart)? {
             fields.number(number);
         }
         self.stream(column.stream(0), &fields.bytes, true)

@@ -3,7 +3,7 @@
 //! The tree's nodes are frames, the outermost ones nearest to the root, which is node 0. Each site says at which node it
 //! leaves the tree that is known so far, and adds the frames further in. A frame is told by its place among those that were met
 //! directly inside of the outer one, since a call is nearly always followed by one of few. The reader's mirror is
-//! [`SiteTree`](crate::site_tree::SiteTree).
+//! [`Tree`](crate::site_tree::Tree).
 
 use crate::column::{Column, Packer, delta};
 use crate::field::{FieldReader, FieldWriter, Truncated};

@@ -97,6 +97,46 @@ fn commands_that_are_named_one_job_share_a_tape_and_a_later_one_gets_its_own() {
 }
 
 #[test]
+fn commands_of_one_job_have_their_stacks_on_the_one_tape() {
+    let folder = scratch();
+    let (dir, go, begun) =
+        (folder.path().join("tapes"), folder.path().join("go"), folder.path().join("a"));
+    let first = Running::start(&mut join(&dir, Some("j"), &["--stacks"], &waiter(&begun, &go)));
+    pid_in(&begun);
+    let holders = program("holders");
+    for _ in 0..2 {
+        let outcome = run(&mut join(&dir, Some("j"), &["--stacks"], &[holders.as_os_str()]));
+        assert_eq!((outcome.code(), outcome.stderr_text().as_str()), (0, ""));
+    }
+    fs::write(&go, "").expect("a file");
+    assert_eq!(first.finish(LIMIT).code(), 7);
+    let file = &tape::all_in(&dir)[0];
+    let info = ended(file);
+    tape::assert_sound(&info);
+    let processes = info["processes"].as_array().expect("processes");
+    let is_holders = |p: &&Value| p["command"][0] == holders.to_str().expect("a path");
+    let numbers: Vec<_> =
+        processes.iter().filter(is_holders).map(|p| p["number"].clone()).collect();
+    assert_eq!(numbers.len(), 2, "{info}");
+    for number in numbers {
+        let mut events = heaptape(["events", "--json", "--stacks", "--size", "1000000"]);
+        let outcome = run(events.arg(file).args(["--process", &number.to_string()]));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        let events = outcome.json()["events"].as_array().expect("events").clone();
+        let mut paths = std::collections::BTreeMap::new();
+        for event in &events {
+            let frames = event["stack"]["frames"].as_array().expect("a stack");
+            let ours = frames.iter().filter(|f| f["module"] == holders.to_str().expect("a path"));
+            let names: Vec<_> = ours.filter_map(|f| f["function"].as_str()).collect();
+            *paths.entry(names.join(" ")).or_insert(0) += 1;
+        }
+        let paths: Vec<_> = paths.into_iter().collect();
+        let should = [("main _start", 100), ("test1 main _start", 100), ("test2 main _start", 200)];
+        assert_eq!(paths, should.map(|(path, calls)| (path.to_owned(), calls)));
+    }
+}
+
+#[test]
 fn the_recording_goes_on_when_the_command_that_began_it_is_killed() {
     let folder = scratch();
     let (dir, go) = (folder.path().join("tapes"), folder.path().join("go"));

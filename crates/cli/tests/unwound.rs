@@ -3,16 +3,19 @@
 
 mod harness;
 
-use harness::compile::{library, program, rust_program, sources};
+use harness::compile::{
+    fortran_program_with, library, program, program_with, rust_program, sources,
+};
 use harness::running::run;
 use harness::tape::{assert_sound, info};
-use harness::{record, scratch};
+use harness::{record, scratch, skip};
 use heaptape_tape::{Item, ProcessNumber, Site, SiteEnd, Tape};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
+use std::process::Command;
 
 /// What a thread has called: the block that each call gave, and its stack.
 type Calls<T> = Vec<(u64, T)>;
@@ -149,6 +152,72 @@ fn stacks_of_threads_are_as_a_second_unwinder_takes_them() {
 fn stacks_of_cpp_are_as_a_second_unwinder_takes_them() {
     let program = program("containers");
     let compared = compare("containers", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+/// What a stripped program keeps is what unwinds it; the frame pointer is none where it is a register like others; and one
+/// frame stands for many functions where they are inlined.
+#[test]
+fn stacks_of_cpp_however_it_is_compiled_are_as_a_second_unwinder_takes_them() {
+    for flags in [
+        &["-O2", "-s"][..],
+        &["-O2", "-fomit-frame-pointer", "-momit-leaf-frame-pointer"],
+        &["-O3", "-finline-limit=100000", "-flto"],
+        &["-O0", "-fno-omit-frame-pointer"],
+        &["-Os", "-no-pie", "-Wl,-z,norelro", "-fcf-protection=none"],
+    ] {
+        let program = program_with("containers", flags);
+        let compared = compare("containers", &[program.as_os_str()], &[]);
+        assert!(compared > 10_000, "{flags:?}: {compared}");
+    }
+}
+
+#[test]
+fn stacks_of_fortran_are_as_a_second_unwinder_takes_them() {
+    for flags in [&["-O0", "-g"][..], &["-O3", "-s"]] {
+        let Some(program) = fortran_program_with("orchard", flags) else {
+            return skip("there is no gfortran");
+        };
+        let compared = compare("orchard", &[program.as_os_str()], &[]);
+        assert!(compared > 10_000, "{flags:?}: {compared}");
+    }
+}
+
+#[test]
+fn stacks_of_fibres_are_as_a_second_unwinder_takes_them() {
+    let program = program("fibres");
+    let compared = compare("fibres", &[program.as_os_str()], &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+/// Up to the first frame of code that is made while it runs, where both end.
+#[test]
+fn stacks_of_node_are_as_a_second_unwinder_takes_them() {
+    if Command::new("node").arg("--version").output().is_err() {
+        return skip("there is no node");
+    }
+    let script = "let kept = []; for (let i = 0; i < 6000; i++) { \
+                  const b = Buffer.allocUnsafeSlow(2000 + i % 7); b.fill(i); \
+                  kept[i % 100] = new Uint8Array(b.subarray(0, 1000)).slice(); \
+                  JSON.parse(JSON.stringify({ i, at: new Date(i).toISOString(), n: new Intl.NumberFormat('en').format(i) })) }";
+    let compared = compare("node", &["node", "-e", script].map(OsStr::new), &[]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn stacks_of_java_are_as_a_second_unwinder_takes_them() {
+    if Command::new("java").arg("-version").output().is_err() {
+        return skip("there is no java");
+    }
+    let folder = scratch();
+    let source = folder.path().join("Chew.java");
+    let text = "public class Chew { public static void main(String[] a) throws Exception { long n = 0; \
+                for (int i = 0; i < 3000; i++) { var b = java.nio.ByteBuffer.allocateDirect(100 + i % 9); \
+                var d = new java.util.zip.Deflater(); d.setInput(new byte[50]); d.finish(); n += d.deflate(new byte[99]); d.end(); } \
+                System.out.println(n); } }";
+    fs::write(&source, text).expect("a source");
+    let command = ["java", "-Xmx256m", "-XX:+UseSerialGC"].map(OsStr::new);
+    let compared = compare("java", &[&command[..], &[source.as_os_str()]].concat(), &[]);
     assert!(compared > 10_000, "{compared}");
 }
 

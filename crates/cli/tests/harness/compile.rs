@@ -21,6 +21,12 @@ pub(crate) fn program(name: &str) -> PathBuf {
     built(name, "c++", &["-std=c++20"], &sources().join(format!("{name}.cpp")))
 }
 
+/// `NAME.cpp` as an executable that is compiled so.
+pub(crate) fn program_with(name: &str, flags: &[&str]) -> PathBuf {
+    let source = sources().join(format!("{name}.cpp"));
+    built_with(name, "c++", &[&["-std=c++20", "-pthread"], flags].concat(), &source)
+}
+
 /// `NAME.c` as a shared library.
 pub(crate) fn library(name: &str) -> PathBuf {
     built(name, "cc", &["-std=gnu17", "-shared", "-fPIC"], &sources().join(format!("{name}.c")))
@@ -64,9 +70,16 @@ fn empty_program() -> Stdio {
 
 /// `NAME.f90` as an executable whose data may be large; `None` where there is no compiler for it.
 pub(crate) fn fortran_program(name: &str) -> Option<PathBuf> {
+    fortran_program_with(name, &["-g", "-mcmodel=medium"])
+}
+
+/// The same, compiled so.
+pub(crate) fn fortran_program_with(name: &str, flags: &[&str]) -> Option<PathBuf> {
     let has_compiler = Command::new("gfortran").arg("--version").output().is_ok();
     let source = sources().join(format!("{name}.f90"));
-    let flags = ["-g", "-mcmodel=medium"];
+    // Modules are described in files, which go nowhere but beside the program.
+    let modules = format!("-J{}", env!("CARGO_TARGET_TMPDIR"));
+    let flags = [flags, &[&modules]].concat();
     has_compiler.then(|| built_with(name, "gfortran", &flags, &source))
 }
 

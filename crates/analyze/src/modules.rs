@@ -236,7 +236,7 @@ impl Modules {
         let module = self
             .loaded_at(address, index)
             .or_else(|| self.unloaded_at(address, index))
-            .or_else(|| self.sampled.iter().rev().find(|m| m.holds(address)))?;
+            .or_else(|| self.sampled_at(address).next_back())?;
         let offset = address.wrapping_sub(module.bias);
         Some(Place { offset, module: Arc::clone(module), function: None })
     }
@@ -252,7 +252,14 @@ impl Modules {
         if !found.is_empty() {
             return found;
         }
-        self.sampled.iter().filter(|m| m.holds(address)).map(place).collect()
+        self.sampled_at(address).map(place).collect()
+    }
+
+    /// What only samples had there. Of a file that is loaded, another mapping is a copy of some part of it: it begins nobody
+    /// knows where in the file, as where an engine puts its own code beside the code that it makes.
+    fn sampled_at(&self, address: u64) -> impl DoubleEndedIterator<Item = &Arc<Module>> {
+        let is_loaded = |m: &Module| self.loaded.iter().any(|l| l.module.path == m.path);
+        self.sampled.iter().filter(move |m| m.holds(address) && !is_loaded(m))
     }
 
     fn loaded_at(&self, address: u64, index: u64) -> Option<&Arc<Module>> {
@@ -454,6 +461,20 @@ mod tests {
         assert_eq!(places(0x5200), [("one".to_owned(), 0x5200), ("two".to_owned(), 0x5100)]);
         assert_eq!(places(0x8010), [("/late".to_owned(), 0x10)]);
         assert_eq!(places(0x100), []);
+    }
+
+    #[test]
+    fn a_part_of_a_loaded_file_that_is_mapped_elsewhere_gives_no_place() {
+        let mut m = Modules::default();
+        m.note(0, &module(0, 0x5000, 0x6000, "/engine"));
+        m.note(0, &end());
+        let vma =
+            |start, name: &str| Vma { start, end: start + 0x1000, perms: 5, name: name.into() };
+        let vmas = vec![vma(0x5000, "/engine"), vma(0x9000, "/engine"), vma(0xb000, "/other")];
+        m.sample(&Sample { vmas, ..Sample::default() });
+        assert_eq!(path_at(&m, 0x5010, 1).as_deref(), Some("/engine"));
+        assert_eq!(path_at(&m, 0xb010, 1).as_deref(), Some("/other"));
+        assert_eq!((m.find(0x9010, 1), m.ever(0x9010).len()), (None, 0));
     }
 
     #[test]

@@ -149,11 +149,14 @@ pub(crate) fn made_by(pid: u32) -> ModuleId {
     ModuleId { path: PerfMap::path(pid).display().to_string(), build_id: Vec::new() }
 }
 
+/// The clock of files goes by ticks, and so a little behind the one that tells when a recording began.
+const TICK: Duration = Duration::from_millis(20);
+
 /// The list of a process, if no process before the recording has left it.
 fn written_since(pid: u32, since: SystemTime) -> Option<PathBuf> {
     let path = PerfMap::path(pid);
     let written = std::fs::symlink_metadata(&path).ok()?.modified().ok()?;
-    (written >= since).then_some(path)
+    (written + TICK >= since).then_some(path)
 }
 
 /// A place as the tape has it.

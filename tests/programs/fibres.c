@@ -64,6 +64,8 @@ static void run(void *argument) {
 
 static void *begin(void) {
     uintptr_t *top = (uintptr_t *)((char *)malloc(STACK) + STACK);
+    // The stack is aligned at the entry's call.
+    *--top = 0;
     *--top = 0;
     *--top = (uintptr_t)fibre_entry;
     // rbp, rbx, r12 to r15.

@@ -120,7 +120,7 @@ fn commands_of_one_job_have_their_stacks_on_the_one_tape() {
     assert_eq!(numbers.len(), 2, "{info}");
     for number in numbers {
         let mut events = heaptape(["events", "--json", "--stacks", "--size", "1000000"]);
-        let outcome = run(events.arg(file).args(["--process", &number.to_string()]));
+        let outcome = run(events.arg(file).args(["--process", &format!("#{number}")]));
         assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
         let events = outcome.json()["events"].as_array().expect("events").clone();
         let mut paths = std::collections::BTreeMap::new();

@@ -5,12 +5,11 @@
 //! one's until the tape is whole: a launcher returns when those are closed, and so the tape is there
 //! when it does.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
 use heaptape_proc::{launcher, lineage};
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
@@ -422,8 +421,5 @@ impl Gathering {
 
 /// Whether the process behind a descriptor has ended; without one it had before.
 fn has_ended(watch: &Option<OwnedFd>) -> bool {
-    let Some(fd) = watch else { return true };
-    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
+    watch.as_ref().is_none_or(exit::is_readable)
 }

@@ -11,7 +11,7 @@ use super::members::{Members, Who};
 use super::{Seen, parts};
 use crate::budget::{self, Budget};
 use crate::cgroup::Group;
-use crate::halt::Halting;
+use crate::halt::{Halting, Seeds};
 use crate::segments::Identity;
 
 /// How often a group is looked at, and the share of the time that may take: one part in this many.
@@ -144,7 +144,8 @@ impl Looker {
         }
         let pids = self.pids();
         let Some(halting) = &self.halting else { return };
-        halting.stop(&pids, self.group.as_deref(), &|| ());
+        let seeds = Seeds { certain: pids, ..Seeds::default() };
+        halting.stop(&seeds, self.group.as_deref(), &|| ());
     }
 
     /// Why the job has to end, once.
@@ -240,8 +241,8 @@ impl Looker {
     /// The processes of the group, or those that are known and their children.
     fn pids(&self) -> Vec<u32> {
         let known = || {
-            let pids = self.seen.pids.clone();
-            self.halting.as_ref().map(|halting| halting.all(pids)).unwrap_or_default()
+            let all = |halting: &Halting| halting.all(&self.seen.pids);
+            self.halting.as_ref().map(all).unwrap_or_default()
         };
         self.group.as_ref().map_or_else(known, |group| group.pids())
     }

@@ -271,8 +271,10 @@ impl Observer for Counted<'_> {
         self.enclosure.iter_mut().for_each(|enclosure| enclosure.admit(pid));
     }
 
-    fn is_broken(&mut self) -> bool {
-        self.enclosure.as_ref().is_some_and(Enclosure::is_over)
+    fn is_broken(&mut self, recorder: &Recorder) -> bool {
+        let session = recorder.arena.arena().session();
+        let enclosure = self.enclosure.as_mut();
+        enclosure.is_some_and(|enclosure| enclosure.is_broken(&|| session.beat()))
     }
 
     fn may_speak(&self) -> bool {
@@ -353,7 +355,8 @@ impl<'a> Counted<'a> {
         pids.extend(self.command.filter(|_| recorder.root.is_none()));
         let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());
         let seen = Seen { pids, root: recorder.root, unaccounted };
-        let over = enclosure.look(seen, is_last);
+        let session = recorder.arena.arena().session();
+        let over = enclosure.look(seen, is_last, &|| session.beat());
         if let Some(counter) = recorder.counter.as_mut().filter(|_| enclosure.is_suspect()) {
             counter.usage.hurry(SUSPECTED_EVERY);
         }

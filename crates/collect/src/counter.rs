@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use heaptape_ledger::{
     Basis, Bounds, Charged, Ended, Missed, Module, Moment, Process as Figures, Sums,
+    unaccounted_allowed,
 };
 use heaptape_tape::Uncovered;
 use heaptape_wire::atomic::Ordering;
+use heaptape_wire::budget::NO_LIMIT;
 use heaptape_wire::ledger::{Kind, Ledger, MODULES, OTHER_MODULES, RESERVED_MODULES};
 
 use crate::arena::SharedArena;
@@ -172,6 +174,14 @@ impl Counter {
         header.refusals.load(Ordering::Relaxed) > 0
             || header.uncounted.load(Ordering::Relaxed) > 0
             || !self.uncovered.is_empty()
+            || self.has_unaccounted()
+    }
+
+    /// Whether more is unaccounted than may be.
+    fn has_unaccounted(&self) -> bool {
+        let limit = Some(self.ledger.budget().limit()).filter(|&limit| limit != NO_LIMIT);
+        let allowed = limit.map(unaccounted_allowed);
+        allowed.is_some_and(|allowed| self.unaccounted.most() > Some(allowed))
     }
 
     /// A process can't be counted.

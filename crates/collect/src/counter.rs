@@ -36,7 +36,8 @@ use sampling::Unaccounted;
 
 /// A call that maps memory and has not come back for so long never will.
 const AWAY: Duration = Duration::from_millis(100);
-/// A process in which large blocks are resized for so long is in a call that never comes back, or it is not known.
+/// A process in which large blocks are resized for so long is in a call that never comes back, or it is not known. (Of a
+/// whole job that says nothing: in one of many processes there is such a call at nearly every time.)
 const IN_DOUBT: Duration = Duration::from_secs(20);
 
 /// What is known of a process beside its counters.

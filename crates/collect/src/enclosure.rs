@@ -98,6 +98,10 @@ impl Enclosure {
     fn do_without(&mut self, why: String) {
         self.group = None;
         self.looker().give_up(why);
+        if self.basis != Basis::Resident {
+            // There is nothing to look at.
+            self.end();
+        }
     }
 
     /// Takes in a command that has come by itself. Where the first can't be, there is no group; where a later one

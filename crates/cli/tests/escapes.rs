@@ -185,7 +185,7 @@ ways! {
     a_stack_for_signals: "bypass" "signal-stack" MUCH, ["unaccounted"], ["killed"];
     a_stack_of_a_context: "bypass" "context" MUCH, ["unaccounted"], ["killed"];
     data_of_a_plug_in: "bypass" "plug-in" DATA, ["refused"], ["killed", "refused"];
-    what_is_gone_before_a_look: "bypass" "haste" TOO_MUCH, ["within"], ["killed"];
+    what_is_gone_before_a_look: "bypass" "haste" TOO_MUCH, ["within", "unaccounted"], ["killed"];
     files_in_memory: "elsewhere" "tmpfs" MUCH, ["within"], ["killed", "unaccounted"];
     files_in_memory_that_are_mapped: "elsewhere" "mapped-tmpfs" MUCH, ["refused"], ["refused"];
     files_on_disk_that_are_mapped: "elsewhere" "mapped-file" MUCH, ["within"], ["within"];

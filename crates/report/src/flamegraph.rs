@@ -15,7 +15,7 @@ use crate::size::{Count, Size};
 use crate::stacks::Subject;
 use crate::text;
 
-/// What has a smaller part of the whole is no frame of its own.
+/// What has a smaller part of all that is selected is no frame of its own.
 const LEAST: f64 = 0.0005;
 /// No more frames than these are drawn.
 const MOST: usize = 10_000;
@@ -110,7 +110,6 @@ impl Lines {
             least: LEAST,
             depth: DEEPEST,
             most: MOST,
-            whole: subject.whole,
         };
         let tree = Tree::of(subject.profile, &plan);
         let all = measure.weight(tree.all);

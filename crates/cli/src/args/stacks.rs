@@ -27,7 +27,7 @@ pub(crate) struct Tree {
     pub(crate) reverse: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// Fold paths with less than this part of the whole, in percent
+    /// Fold paths with less than this part of what is selected, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent, allow_hyphen_values = true)]
     pub(crate) min: f64,
     /// Fold calls deeper than this; 0 folds none

@@ -22,7 +22,7 @@ pub(super) struct Stacks<'a> {
     pub(super) profile: Profile,
     ask: Ask,
     measure: Measure,
-    pub(super) whole: Load,
+    whole: Load,
     is_selected: bool,
 }
 

@@ -32,7 +32,6 @@ pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
         least,
         depth: unless_0(args.depth, usize::MAX),
         most: unless_0(args.top, MOST).min(MOST),
-        whole: stacks.whole,
     };
     let tree = tree::Tree::of(&stacks.profile, &plan);
     let found = report::Found {

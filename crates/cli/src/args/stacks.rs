@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use heaptape_analyze::choice::{Moment, ProcessChoice};
 use heaptape_analyze::profile::{self, Measure};
@@ -124,7 +125,19 @@ impl Measured {
     /// The moment, where it is one that has to be asked for.
     pub(crate) fn moment(&self) -> Option<Moment> {
         let is_asked = |at: &Moment| matches!(at, Moment::Index(_) | Moment::Millis(_));
-        self.at.filter(is_asked).filter(|_| self.is_live())
+        self.at.filter(is_asked)
+    }
+
+    /// Refuses a moment of what is of no moment.
+    pub(crate) fn check(&self) -> Result<()> {
+        let metric = self.metric.filter(|_| self.at.is_some() && !self.is_live());
+        if let Some(metric) = metric.and_then(|metric| metric.to_possible_value()) {
+            bail!(
+                "--at says when what is live is looked at, and --metric {} adds up the whole run: leave one of them out",
+                metric.get_name()
+            );
+        }
+        Ok(())
     }
 
     /// The measure that is asked for.

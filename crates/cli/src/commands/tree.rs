@@ -17,6 +17,7 @@ const MOST: usize = 1_000_000;
 
 /// Prints the tree.
 pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
+    args.measured.check()?;
     let tape = open::tape(&args.file, terminal)?;
     let name = args.file.display().to_string();
     let measure = args.measured.measure();

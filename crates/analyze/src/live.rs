@@ -96,10 +96,29 @@ pub struct Trace {
 /// of the frames of its stack.
 pub(crate) type CallerKey = Vec<(Option<String>, u64)>;
 
+impl Trace {
+    /// Of a stack in a process. Calls of Python's interpreter are left out where its lines stand for them, so that one
+    /// line is not several.
+    pub fn of(process: ProcessNumber, stack: Stack) -> Trace {
+        Trace { process, stack: stack.folded(), frames: Vec::new() }
+    }
+}
+
 impl Caller {
     /// A caller on whichever stack.
     pub fn new(address: u64, place: Option<Place>) -> Caller {
         Caller { address, place, trace: None }
+    }
+
+    /// A caller on a stack in a process, where that is known.
+    pub(crate) fn at(
+        address: u64,
+        place: Option<Place>,
+        process: ProcessNumber,
+        stack: Option<Stack>,
+    ) -> Caller {
+        let trace = stack.map(|stack| Box::new(Trace::of(process, stack)));
+        Caller { address, place, trace }
     }
 
     /// The order of those that are the same in several processes.
@@ -112,15 +131,19 @@ impl Caller {
             Some(place) => (Some(place.module.path.clone()), place.offset),
             None => (None, address),
         };
-        let frames = self.trace.iter().flat_map(|trace| &trace.stack.frames);
-        let outer = frames.map(|frame| match frame {
+        // The caller is the first of a stack's frames, unless a line of a script stands for it.
+        let frames = self.trace.as_ref().map_or(&[][..], |trace| &trace.stack.frames);
+        if frames.is_empty() {
+            return vec![of_place(self.place.as_ref(), self.address)];
+        }
+        let key = frames.iter().map(|frame| match frame {
             stack::Frame::Native { address, place } => of_place(place.as_ref(), *address),
             stack::Frame::Interpreted { code, line } => {
                 let code = code.as_ref().map(|code| format!("{}\0{}", code.file, code.function));
                 (code, u64::from(*line))
             }
         });
-        std::iter::once(of_place(self.place.as_ref(), self.address)).chain(outer).collect()
+        key.collect()
     }
 }
 

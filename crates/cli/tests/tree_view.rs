@@ -3,11 +3,12 @@
 
 mod harness;
 
-use harness::compile::program;
+use harness::compile::{program, sources};
 use harness::running::run;
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, record, scratch};
+use harness::{heaptape, one_sentence, record, scratch, skip};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -169,6 +170,99 @@ fn stacks_are_selected_by_what_is_on_them() {
         "{}",
         wrong.stderr_text()
     );
+}
+
+#[test]
+fn what_is_selected_is_shown_however_little_of_the_whole_it_is() {
+    let (_folder, tape) = service(&["--stacks"], "more");
+    let options = ["--metric", "total", "--focus", "^descend$"];
+    let tree = asked("tree", &tape, &options);
+    assert_eq!(sums(&tree, &["descend", "descend", "descend", "descend"]), (1, 1), "{tree}");
+    for format in ["dot", "callgraph", "flamegraph"] {
+        let mut export = heaptape(["export", "--to", format]);
+        let drawn = run(export.args(options).arg(&tape));
+        assert_eq!(drawn.code(), 0, "{}", drawn.stderr_text());
+        let drawn = String::from_utf8(drawn.stdout).expect("text");
+        assert!(drawn.contains("descend"), "{format}: {drawn}");
+    }
+}
+
+#[test]
+fn a_moment_of_what_is_of_none_is_refused_and_one_beyond_the_end_is_told() {
+    let (_folder, tape) = service(&["--stacks"], "");
+    for metric in ["total", "count", "temporary"] {
+        for command in [&["tree"][..], &["export", "--to", "folded"], &["export", "--to", "pprof"]]
+        {
+            let options = ["--metric", metric, "--at", "end"];
+            let outcome = run(heaptape(command.iter().copied()).arg(&tape).args(options));
+            assert_eq!(outcome.code(), 1, "{command:?} {metric}");
+            let said = one_sentence(&outcome);
+            assert!(said.contains("--at") && said.contains(metric), "{said}");
+        }
+    }
+    for (at, note) in [("1", ""), ("1000", "after the last"), ("3600s", "after it")] {
+        for command in [&["tree"][..], &["sites"], &["export", "--to", "folded"]] {
+            let outcome = run(heaptape(command.iter().copied()).arg(&tape).args(["--at", at]));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let said = outcome.stderr_text();
+            assert!(said.contains(note) && said.is_empty() == note.is_empty(), "{at}: {said}");
+        }
+    }
+}
+
+#[test]
+fn no_field_is_missing_where_there_are_no_stacks() {
+    let (_folder, tape) = service(&[], "more");
+    let at = format!("{}@1", tape.display());
+    let mut diff = heaptape(["diff", &at, tape.to_str().expect("a path"), "--json"]);
+    let mut events = heaptape(["events", "--json", "--notes"]);
+    for (rows, field) in [
+        (asked("leaks", &tape, &[])["callers"].clone(), "frames"),
+        (asked("live", &tape, &["--by", "caller"])["list"].clone(), "frames"),
+        (run(&mut diff).json()["list"].clone(), "frames"),
+        (run(events.arg(&tape)).json()["events"].clone(), "stack"),
+    ] {
+        let rows = rows.as_array().expect("rows").iter();
+        let calls = rows.filter(|row| row.get("note").or(row.get("sample")).is_none());
+        let calls: Vec<_> = calls.collect();
+        assert!(!calls.is_empty());
+        assert!(calls.iter().all(|row| row.get(field) == Some(&Value::Null)), "{calls:?}");
+    }
+}
+
+/// A line of Python calls the allocator from many places of its interpreter.
+#[test]
+fn one_stack_of_python_is_one_row_of_every_view() {
+    let (folder, script) = (scratch(), sources().join("lines.py"));
+    let tape = folder.path().join("x.tape");
+    let command = [OsStr::new("python3"), script.as_os_str()];
+    let outcome = run(&mut record(&tape, &["--stacks"], &command));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let at = format!("{}@0", tape.display());
+    let mut diff = heaptape(["diff", &at, tape.to_str().expect("a path"), "--by", "site"]);
+    let diff = run(diff.args(["--top", "0", "--json"])).json();
+    let mut lines = 0;
+    for rows in [
+        asked("leaks", &tape, &["--top", "0"])["callers"].clone(),
+        asked("live", &tape, &["--by", "site", "--top", "0"])["list"].clone(),
+        diff["list"].clone(),
+    ] {
+        let mut met = HashSet::new();
+        for row in rows.as_array().expect("rows") {
+            let frames = row["frames"].as_array().expect("frames");
+            if frames.iter().any(|frame| frame["kind"] == "python") {
+                lines += 1;
+                assert!(met.insert(row["frames"].to_string()), "twice: {row}");
+            }
+        }
+    }
+    if lines == 0 {
+        skip("no Python of a version whose frames can be read");
+    }
+    let table = asked("sites", &tape, &["--by", "module", "--top", "0"]);
+    let names = table["rows"].as_array().expect("rows").iter().map(|row| row["name"].to_string());
+    let has_file = names.collect::<Vec<_>>().join(" ").contains("lines.py");
+    assert!(lines == 0 || has_file, "{table}");
 }
 
 #[test]

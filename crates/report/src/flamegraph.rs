@@ -139,7 +139,8 @@ impl Lines {
 
     /// As folded stacks: those with the same beginning are neighbours.
     fn drawn(&self) -> Vec<String> {
-        let line = |(path, weight): &(String, u64)| format!("{} {weight}", path.replace(BETWEEN, ";"));
+        let line =
+            |(path, weight): &(String, u64)| format!("{} {weight}", path.replace(BETWEEN, ";"));
         self.paths.iter().map(line).collect()
     }
 
@@ -224,7 +225,10 @@ mod tests {
         let text: String = (0..5000).map(|n| format!("f{n} {}\n", 1000 + n % 7)).collect();
         let svg = drawn(&text).unwrap();
         let titles = titles(&svg);
-        assert!(titles.iter().any(|title| title.starts_with("(4,990 smaller calls)")), "{titles:?}");
+        assert!(
+            titles.iter().any(|title| title.starts_with("(4,990 smaller calls)")),
+            "{titles:?}"
+        );
         assert_eq!(titles.len(), 12, "{titles:?}");
     }
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use crate::profile::{FrameKind, FrameNumber, Measure, Profile, Stack};
-use crate::tree::{Functions, Grain};
+use crate::tree::{self, Functions, Grain};
 
 /// What is asked of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Graph {
         graph.folded_own = sums.all.saturating_sub(own);
         let mut edges = calls.edges(&kept);
         let found = edges.len();
-        let least = part(graph.all, plan.least_edge);
+        let least = tree::least(graph.all, plan.least_edge);
         edges.retain(|edge| edge.weight >= least);
         edges.sort_by_key(|edge| (Reverse(edge.weight), edge.from, edge.to));
         edges.truncate(plan.most_edges);
@@ -117,11 +117,6 @@ impl Graph {
         }
         is_met.get(to) == Some(&true)
     }
-}
-
-/// The least weight of what is to be kept; nothing at all never is.
-fn part(whole: u64, least: f64) -> u64 {
-    ((whole as f64 * least).ceil() as u64).max(1)
 }
 
 /// The sums of all functions, by their numbers.
@@ -204,7 +199,7 @@ impl Calls<'_> {
 
     /// The functions to keep: their place among the nodes by their number, and the nodes.
     fn nodes(&self, sums: &Sums) -> (Vec<Option<usize>>, Vec<Node>) {
-        let least = part(sums.all, self.plan.least_node);
+        let least = tree::least(sums.all, self.plan.least_node);
         let mut chosen: Vec<usize> =
             (0..sums.own.len()).filter(|&function| sums.all_of[function] >= least).collect();
         let is_little = chosen.is_empty();

@@ -72,6 +72,11 @@ pub struct Tree {
     pub all: Load,
 }
 
+/// The least weight of what is to be kept of a whole; nothing at all never is.
+pub(crate) fn least(whole: u64, part: f64) -> u64 {
+    ((whole as f64 * part).ceil() as u64).max(1)
+}
+
 /// So many nodes at the top are shown, where all of them are little.
 const FEW: usize = 10;
 
@@ -232,9 +237,7 @@ impl<'a> Growing<'a> {
 
     /// Folds what is little at the top. Where all of it is, a few stay, and what is as large as they are below them.
     fn fold_tops(&mut self, all: Load, folded: &mut Folded) {
-        let all = self.plan.measure.weight(all);
-        // More than nothing is never folded for being too little of nothing.
-        self.least = ((all as f64 * self.plan.least).ceil() as u64).max(1);
+        self.least = least(self.plan.measure.weight(all), self.plan.least);
         let mut tops = std::mem::take(&mut self.heap).into_sorted_vec();
         tops.reverse();
         let mut kept = tops.partition_point(|Order(weight, _)| *weight >= self.least);

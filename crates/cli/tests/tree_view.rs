@@ -4,11 +4,12 @@
 mod harness;
 
 use harness::compile::{program, sources};
+use harness::limited::{assert_told, documented_fields_of, fields};
 use harness::running::run;
 use harness::tape::{info, number};
 use harness::{heaptape, one_sentence, record, scratch, skip};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -227,6 +228,24 @@ fn no_field_is_missing_where_there_are_no_stacks() {
         let calls: Vec<_> = calls.collect();
         assert!(!calls.is_empty());
         assert!(calls.iter().all(|row| row.get(field) == Some(&Value::Null)), "{calls:?}");
+    }
+}
+
+#[test]
+fn the_documentation_has_each_field_and_no_other() {
+    let (_folder, tape) = service(&["--stacks"], "more");
+    for (command, by) in [("tree", &[][..]), ("sites", &["site", "function", "thread"])] {
+        let known = documented_fields_of(&format!("heaptape.{command}/1"));
+        let mut seen = BTreeSet::new();
+        let mut take = |options: &[&str]| {
+            let document = asked(command, &tape, options);
+            assert_told(&known, &fields(&document));
+            seen.extend(fields(&document));
+        };
+        take(&["--at", "3"]);
+        by.iter().for_each(|by| take(&["--by", by, "--at", "3"]));
+        let unseen: Vec<_> = known.difference(&seen).collect();
+        assert!(unseen.is_empty(), "{command} has no {unseen:?}");
     }
 }
 

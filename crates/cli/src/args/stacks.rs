@@ -92,7 +92,7 @@ pub(crate) struct Sites {
 /// Which stacks are meant.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all, added up
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all; call stacks of several are added up
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
     /// Only stacks with a call that matches: its function, its module's path, or its file and line as they are printed
@@ -195,9 +195,9 @@ pub(crate) enum By {
     Caller,
     /// Every function on the stack.
     Function,
-    /// The file that the caller is in.
+    /// The file that the caller is in; of Python its source file.
     Module,
-    /// The source file.
+    /// The source file of the innermost call of which it is known.
     File,
     /// The thread.
     Thread,

@@ -196,12 +196,12 @@ struct DeedsPart {
     temporary: LoadPart,
 }
 
-impl From<&Deeds> for DeedsPart {
-    fn from(deeds: &Deeds) -> DeedsPart {
+impl DeedsPart {
+    fn of(deeds: &Deeds, subject: &Subject<'_>) -> DeedsPart {
         DeedsPart {
             peak: deeds.at_peak.into(),
             end: deeds.left.into(),
-            at: deeds.at.first().map(|&load| load.into()),
+            at: subject.moment.map(|_| Metric::Moment.of(deeds).into()),
             total: deeds.made.into(),
             temporary: deeds.temporary.into(),
         }
@@ -253,8 +253,8 @@ fn row<'a>(row: &Row, subject: &Subject<'a>) -> RowPart<'a> {
         process,
         thread,
         rank,
-        deeds: (&row.deeds).into(),
-        own: row.own.as_ref().map(DeedsPart::from),
+        deeds: DeedsPart::of(&row.deeds, subject),
+        own: row.own.as_ref().map(|own| DeedsPart::of(own, subject)),
         frames,
     }
 }

@@ -7,7 +7,8 @@ use harness::compile::{program, sources};
 use harness::limited::{assert_told, documented_fields_of, fields};
 use harness::running::run;
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, record, scratch, skip};
+use harness::{has_stacks, heaptape, one_sentence, record, scratch, skip};
+use heaptape_tape::{Item, Tape};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -74,6 +75,9 @@ impl Strings for [&str] {
 
 #[test]
 fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "");
     for at in ["peak", "end"] {
         let tree = asked("tree", &tape, &["--at", at, "--min", "0"]);
@@ -105,6 +109,9 @@ fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
 
 #[test]
 fn a_recursion_counts_once_and_what_is_freed_at_once_is_known() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     let all = &["--metric", "total", "--min", "0"];
     let tree = asked("tree", &tape, all);
@@ -131,6 +138,9 @@ fn a_recursion_counts_once_and_what_is_freed_at_once_is_known() {
 
 #[test]
 fn every_table_adds_up_to_all_there_is() {
+    if !has_stacks() {
+        return;
+    }
     for options in [&["--stacks"][..], &[]] {
         let (_folder, tape) = service(options, "more");
         for by in ["site", "caller", "module", "file", "thread", "process", "rank"] {
@@ -151,8 +161,54 @@ fn every_table_adds_up_to_all_there_is() {
     }
 }
 
+/// What all processes made: bytes and blocks.
+fn made(file: &Path) -> (u64, u64) {
+    let tape = Tape::open(file).expect("a tape");
+    let mut made = (0, 0);
+    for process in &tape.summary().processes {
+        for item in tape.events(process.number, 0..u64::MAX).expect("events") {
+            let Item::Event(call) = item.expect("an event") else { continue };
+            if !call.event.call.is_release() && call.event.address != 0 {
+                made = (made.0 + call.event.size, made.1 + 1);
+            }
+        }
+    }
+    made
+}
+
+#[test]
+fn tables_of_threads_and_forks_add_up_to_what_all_of_them_made() {
+    for options in [&["--stacks"][..], &[]] {
+        if !options.is_empty() && !has_stacks() {
+            continue;
+        }
+        for name in ["forker", "threads8"] {
+            let (folder, program) = (scratch(), program(name));
+            let tape = folder.path().join("x.tape");
+            run(&mut record(&tape, options, &[program.as_os_str()]));
+            let all = made(&tape);
+            assert!(all.1 > 1000, "{name}: {all:?}");
+            for by in ["site", "caller", "module", "file", "thread", "process", "rank"] {
+                let table = asked("sites", &tape, &["--by", by, "--top", "0"]);
+                let rows = table["rows"].as_array().expect("rows");
+                let sum = |field: &str| rows.iter().map(|row| number(row, field)).sum::<u64>();
+                assert_eq!((sum("/total/bytes"), sum("/total/blocks")), all, "{name} by {by}");
+                let least = match (name, by) {
+                    ("threads8", "thread") => 8,
+                    ("forker", "process") => 5,
+                    _ => 1,
+                };
+                assert!(rows.len() >= least, "{name} by {by}: {}", rows.len());
+            }
+        }
+    }
+}
+
 #[test]
 fn stacks_are_selected_by_what_is_on_them() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "");
     for (options, bytes) in [
         (&["--focus", "^test"][..], 300),
@@ -175,6 +231,9 @@ fn stacks_are_selected_by_what_is_on_them() {
 
 #[test]
 fn what_is_selected_is_shown_however_little_of_the_whole_it_is() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     let options = ["--metric", "total", "--focus", "^descend$"];
     let tree = asked("tree", &tape, &options);
@@ -190,6 +249,9 @@ fn what_is_selected_is_shown_however_little_of_the_whole_it_is() {
 
 #[test]
 fn a_moment_of_what_is_of_none_is_refused_and_one_beyond_the_end_is_told() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "");
     for metric in ["total", "count", "temporary"] {
         for command in [&["tree"][..], &["export", "--to", "folded"], &["export", "--to", "pprof"]]
@@ -233,6 +295,9 @@ fn no_field_is_missing_where_there_are_no_stacks() {
 
 #[test]
 fn the_documentation_has_each_field_and_no_other() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     for (command, by) in [("tree", &[][..]), ("sites", &["site", "function", "thread"])] {
         let known = documented_fields_of(&format!("heaptape.{command}/1"));
@@ -252,6 +317,9 @@ fn the_documentation_has_each_field_and_no_other() {
 /// A line of Python calls the allocator from many places of its interpreter.
 #[test]
 fn one_stack_of_python_is_one_row_of_every_view() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, script) = (scratch(), sources().join("lines.py"));
     let tape = folder.path().join("x.tape");
     let command = [OsStr::new("python3"), script.as_os_str()];
@@ -286,6 +354,9 @@ fn one_stack_of_python_is_one_row_of_every_view() {
 
 #[test]
 fn what_is_folded_is_said_and_counted() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     let shown = text("tree", &tape, &["--min", "40"]);
     assert!(shown.contains("Folded: ") && !shown.contains("test1 ("), "{shown}");
@@ -299,6 +370,9 @@ fn what_is_folded_is_said_and_counted() {
 
 #[test]
 fn a_tape_without_stacks_has_callers_and_says_so() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&[], "");
     let tree = asked("tree", &tape, &[]);
     assert!(tree["stacks"] == false, "{tree}");
@@ -333,6 +407,9 @@ fn with<'a>(rows: &'a Value, function: &str) -> Vec<&'a Value> {
 
 #[test]
 fn leaks_live_blocks_and_differences_are_told_apart_by_stack() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service(&["--stacks"], "more");
     let leaks = asked("leaks", &tape, &["--top", "0"]);
     let [one] = with(&leaks["callers"], "test1")[..] else { panic!("{leaks}") };
@@ -363,6 +440,9 @@ fn leaks_live_blocks_and_differences_are_told_apart_by_stack() {
 
 #[test]
 fn by_caller_a_tape_with_stacks_says_what_one_without_says() {
+    if !has_stacks() {
+        return;
+    }
     let callers = |tape: &Path| -> Vec<(Value, Value)> {
         let live = asked("live", tape, &["--by", "caller", "--at", "end"]);
         let rows = live["list"].as_array().expect("rows").iter();

@@ -6,26 +6,13 @@ mod harness;
 use harness::compile::program;
 use harness::running::run;
 use harness::tape::{assert_sound, info, number};
-use harness::{HEAPTAPE, heaptape, record, scratch, skip};
+use harness::{HEAPTAPE, has_stacks, heaptape, record, scratch};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The library finds the tables of modules by a function that glibc has since 2.35.
-fn has_stacks() -> bool {
-    let version = Command::new("ldd").arg("--version").output();
-    let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-    let first = text.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
-    let minor = first.rsplit('.').next().and_then(|minor| minor.parse::<u32>().ok());
-    let has = minor.is_some_and(|minor| minor >= 35);
-    if !has {
-        skip("call stacks need glibc 2.35");
-    }
-    has
-}
 
 fn recorded(folder: &Path, options: &[&str], command: &[&OsStr]) -> PathBuf {
     let tape = folder.join("x.tape");
@@ -121,6 +108,27 @@ fn no_more_frames_are_kept_than_were_asked_for() {
     assert!(text.contains("… cut here: no more frames were to be recorded (--depth)\n"), "{text}");
     let whole = self::text(heaptape(["info"]).arg(&tape));
     assert!(whole.contains("cut at depth") && whole.contains("stacks=2\n"), "{whole}");
+}
+
+#[test]
+fn stacks_of_events_have_inlined_functions_and_lines() {
+    if !has_stacks() {
+        return;
+    }
+    let (folder, program) = (scratch(), program("inlined"));
+    let tape = recorded(folder.path(), &["--stacks"], &[program.as_os_str()]);
+    let all = calls(&tape, &["--size", "4321"]);
+    let [call] = all.as_slice() else { panic!("{all:?}") };
+    let told = |n: usize| {
+        let frame = &frames(call)[n];
+        let file = frame["file"].as_str().unwrap_or_default().rsplit('/').next();
+        let words = ["function", "kind"].map(|field| frame[field].as_str().unwrap_or_default());
+        (words, file, frame["line"].as_u64())
+    };
+    assert_eq!(told(0), (["grow", "inlined"], Some("inlined.c"), Some(5)));
+    assert_eq!(told(1), (["main", "native"], Some("inlined.c"), Some(11)));
+    let text = text(heaptape(["events", "--stacks", "--size", "4321"]).arg(&tape));
+    assert!(text.contains("   grow (inlined.c:5, inlined)\n"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! [`lifecycle`] joins the session, follows forks and leaves when the collector is gone. [`arch`] holds
 //! all that depends on the processor.
 //!
-//! In a hook it never allocates, locks, prints, panics, looks up a symbol or calls into pthread. (In a counted job a
+//! In a hook it never allocates, locks, prints, panics, asks the loader for a symbol or calls into pthread. (In a counted job a
 //! process takes a [`knell`] at its first call; and while a thread may be in `dlopen`, its requests look at the loader's
 //! list, under the loader's lock: see [`loading`].) Where the environment alone asks for a limit, [`summon`] calls heaptape,
 //! before the program begins.

@@ -4,6 +4,7 @@
 //! site stands in the first level whose line for it has room, and never moves. An entry is one word. Nobody waits: of two
 //! threads that meet a new stack at the same moment each tells the collector what it is, under a number of its own.
 
+use crate::arch;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Entries of a line of the processor's caches.
@@ -35,13 +36,18 @@ impl Sites {
     /// The number of a site. `define` tells the collector what a new one is, before anybody uses its number.
     #[inline(always)]
     pub fn number(&self, name: u64, define: impl FnOnce(u32)) -> u32 {
-        let tag = name >> NUMBER_BITS;
+        // Most are in none of the caches; so they are on their way at once.
+        for lines in self.levels() {
+            arch::prefetch(line(lines, name));
+        }
         for lines in self.levels() {
             for entry in line(lines, name) {
-                match entry.load(Ordering::Acquire) {
-                    0 => return self.new_one(name, define),
-                    found if found >> NUMBER_BITS == tag => return found as u32 & NUMBERS,
-                    _ => {}
+                let found = entry.load(Ordering::Acquire);
+                if found == 0 {
+                    return self.new_one(name, define);
+                }
+                if let Some(number) = number_of(found, name) {
+                    return number;
                 }
             }
         }
@@ -59,9 +65,9 @@ impl Sites {
     fn new_one(&self, name: u64, define: impl FnOnce(u32)) -> u32 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         define(number);
-        let new = name >> NUMBER_BITS << NUMBER_BITS | u64::from(number);
+        let new = entry(name, number);
         let entries = self.levels().into_iter().flat_map(|lines| line(lines, name));
-        if new != 0 && number <= NUMBERS {
+        if new != 0 {
             let mut free = entries.filter(|entry| entry.load(Ordering::Relaxed) == 0);
             free.any(|entry| {
                 entry.compare_exchange(0, new, Ordering::Release, Ordering::Relaxed).is_ok()
@@ -69,6 +75,18 @@ impl Sites {
         }
         number
     }
+}
+
+/// The entry of a site; 0 where its number is too large for one.
+pub fn entry(name: u64, number: u32) -> u64 {
+    if number <= NUMBERS { name >> NUMBER_BITS << NUMBER_BITS | u64::from(number) } else { 0 }
+}
+
+/// The number in an entry that is this site's.
+#[inline(always)]
+pub fn number_of(entry: u64, name: u64) -> Option<u32> {
+    let is_its = entry != 0 && entry >> NUMBER_BITS == name >> NUMBER_BITS;
+    is_its.then_some(entry as u32 & NUMBERS)
 }
 
 /// The line of a level that a name may stand in.

@@ -20,7 +20,7 @@ use heaptape_wire::site::{MAX_DEPTH, SiteEnd, site_word};
 use crate::callstack::{epoch, generation, region};
 use crate::python::Line;
 use crate::reach::Reach;
-use crate::{owner, python, thread};
+use crate::{owner, python, sites, thread};
 
 /// Frames that are walked beyond those wanted, so that a stack that gets shorter by a few has them.
 const BEYOND: usize = 32;
@@ -28,7 +28,7 @@ const BEYOND: usize = 32;
 const KEPT: usize = MAX_DEPTH + 2 * BEYOND;
 
 /// Sites that a thread finds again by itself.
-const MET: usize = 128;
+const MET: usize = 1024;
 
 /// A frame, as its callee left it: with the return address in place.
 #[derive(Clone, Copy)]
@@ -124,7 +124,7 @@ pub struct Walker {
     /// The hash and the count of what was further out than the last one, and is not kept.
     base: Cell<(u64, u32)>,
     /// Sites that were met lately, and their numbers, by a part of their names.
-    met: [Cell<(u64, u32)>; MET],
+    met: [Cell<u64>; MET],
     reach: Reach,
     frames: [Cell<Frame>; KEPT],
     /// Frames that are new, innermost first.
@@ -191,7 +191,7 @@ impl Walker {
     fn forget(&self, tid: u32) {
         self.epoch.set(epoch());
         self.tid.set(tid);
-        self.met.iter().for_each(|met| met.set((0, 0)));
+        self.met.iter().for_each(|met| met.set(0));
         self.line_count.set(0);
         self.has_all_lines.set(true);
         self.lines_hash.set(0);
@@ -223,8 +223,8 @@ impl Walker {
             // The kernel has wiped it meanwhile.
             return None;
         }
-        let (met, number) = self.met[name as usize % MET].get();
-        let number = if met == name { number } else { self.find(name, depth) };
+        let met = self.met[name as usize % MET].get();
+        let number = sites::number_of(met, name).unwrap_or_else(|| self.find(name, depth));
         if !keeps {
             self.clear();
         }
@@ -251,7 +251,7 @@ impl Walker {
     #[inline(never)]
     fn find(&self, name: u64, depth: usize) -> u32 {
         let number = region().sites.number(name, |number| self.define(number, depth));
-        self.met[name as usize % MET].set((name, number));
+        self.met[name as usize % MET].set(sites::entry(name, number));
         number
     }
 

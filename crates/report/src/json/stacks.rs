@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use heaptape_analyze::choice::Moment;
 use heaptape_analyze::live::Caller;
 use heaptape_analyze::profile::{Frame, FrameKind, FrameNumber, Metric, Profile};
-use heaptape_analyze::ranking::{By, Row, Subject as Of};
+use heaptape_analyze::ranking::{Row, Subject as Of};
 use heaptape_analyze::sites::Deeds;
 use heaptape_analyze::tree::{Folded, Node};
 use serde::Serialize;
@@ -214,16 +214,7 @@ pub fn sites(out: &mut impl Write, found: sites::Found<'_>) -> io::Result<()> {
         out,
         &SitesDocument {
             head: Head::of("heaptape.sites/1", &found.subject),
-            by: match found.by {
-                By::Site => "site",
-                By::Caller => "caller",
-                By::Function => "function",
-                By::Module => "module",
-                By::File => "file",
-                By::Thread => "thread",
-                By::Process => "process",
-                By::Rank => "rank",
-            },
+            by: sites::what(found.by).0,
             rows_in_all: found.rows.len(),
             rows: found.shown().iter().map(|of| row(of, &found.subject)).collect(),
         },

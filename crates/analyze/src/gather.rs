@@ -403,7 +403,67 @@ const NO_CALLER: &str = "(no caller known)";
 
 #[cfg(test)]
 mod tests {
+    use heaptape_tape::{Note, NoteKind};
+
     use super::*;
+    use crate::overview::tests::process;
+
+    /// Knows no function.
+    struct Nobody;
+
+    impl Namer for Nobody {
+        fn functions(&mut self, _: &Place) -> Vec<Function> {
+            Vec::new()
+        }
+
+        fn made(&mut self, _: &ProcessSummary, _: u64) -> Vec<Function> {
+            Vec::new()
+        }
+    }
+
+    fn note(kind: NoteKind, args: &[u64], text: &[u8]) -> Note {
+        Note { thread: 0, time: 0, caller: 0, kind, args: args.to_vec(), text: text.to_vec() }
+    }
+
+    #[test]
+    fn where_no_module_was_one_may_come_to_be_loaded() {
+        let mut modules = Modules::default();
+        let end = note(NoteKind::ModulesEnd, &[], b"");
+        let module = |start: u64, path: &[u8]| {
+            note(NoteKind::Module, &[0, start, start + 0x1000], &[&[0; 21][..], path].concat())
+        };
+        // A library that is in the list at 50 was loaded after the one at 20.
+        for (index, note) in [
+            (0, module(0x1000, b"exe")),
+            (0, end.clone()),
+            (20, module(0x1000, b"exe")),
+            (20, end.clone()),
+            (50, module(0x1000, b"exe")),
+            (50, module(0x5000, b"late")),
+            (50, end),
+        ] {
+            modules.note(index, &note);
+        }
+        let process = process(0, 1, 100);
+        let changes = modules.changes();
+        let own = Own { process: &process, modules: &modules, changes, stacks: Sites::default() };
+        let mut gather = Gather {
+            builder: Builder::default(),
+            ask: &Ask::default(),
+            namer: &mut Nobody,
+            known: HashMap::new(),
+            held: HashMap::new(),
+            addresses: HashMap::new(),
+            lines: HashMap::new(),
+        };
+        let mut label = |index: u64| {
+            let (mut frames, passed) = (Vec::new(), 0);
+            gather.address(&own, 0x5800, (passed, index), &mut frames);
+            gather.builder.get(frames[0]).label().into_owned()
+        };
+        assert_eq!(modules.find(0x57ff, 0), None, "what is early");
+        assert_eq!([label(0), label(90), label(99)], ["0x5800", "late+0x5800", "late+0x5800"]);
+    }
 
     #[test]
     fn a_stack_that_is_too_deep_keeps_both_its_ends() {

@@ -9,10 +9,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptape_wire::note::{MAX_TEXT, NoteKind};
 
-use crate::arch::{self, syscall};
 use crate::data::Data;
-use crate::lifecycle::STATE;
-use crate::{callstack, counting, thread};
+use crate::{callstack, counting, executable, thread};
 
 /// `struct dl_phdr_info` of <link.h>.
 #[repr(C)]
@@ -224,7 +222,9 @@ fn describe(info: &Info, is_first: bool) {
         unsafe { CStr::from_ptr(info.name) }.to_bytes()
     };
     // The loader has no name for the executable; it comes first.
-    let path = if path.is_empty() && is_first { executable_path(&mut executable) } else { path };
+    let start = (info.bias as u64 + low) as usize;
+    let path =
+        if path.is_empty() && is_first { executable::path(start, &mut executable) } else { path };
     let mut length = BUILD_ID_BYTES + 1;
     for (to, &from) in text[length..].iter_mut().zip(path) {
         *to = from;
@@ -235,19 +235,6 @@ fn describe(info: &Info, is_first: bool) {
     }
     let bias = info.bias as u64;
     thread::note(NoteKind::Module, 0, &[bias, bias + low, bias + high], &text[..length]);
-}
-
-/// The executable's path, as the kernel knows it; empty where it can't be told.
-fn executable_path(room: &mut [u8; MAX_TEXT]) -> &[u8] {
-    let link = c"/proc/self/exe".as_ptr() as usize;
-    if STATE.sandboxed.load(Ordering::Relaxed) != 0 {
-        return &[];
-    }
-    // SAFETY: writes at most the room's length into it.
-    let length = unsafe {
-        syscall(arch::SYS_READLINK, [link, room.as_mut_ptr() as usize, room.len(), 0, 0, 0])
-    };
-    room.get(..length.max(0) as usize).unwrap_or_default()
 }
 
 /// Puts the GNU build id of a note segment at the start of `text`, and its length behind it.

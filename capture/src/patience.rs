@@ -1,6 +1,6 @@
 //! Waiting for the collector, with an end to it.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::{self, syscall};
 use crate::arena::arena;
@@ -11,6 +11,33 @@ use crate::lifecycle::{STATE, is_sleepless};
 pub fn ticks_per_ms() -> u64 {
     const MOST: u32 = 10_000_000;
     u64::from(arena().session().tsc_per_ms.load(Ordering::Relaxed).min(MOST))
+}
+
+/// A time that must pass before something is tried again.
+pub struct Pause {
+    ms: u64,
+    /// When it began; 0 for not yet.
+    began: AtomicU64,
+}
+
+impl Pause {
+    pub const fn of_ms(ms: u64) -> Pause {
+        Pause { ms, began: AtomicU64::new(0) }
+    }
+
+    /// Whether it has passed, or there was none.
+    pub fn is_over(&self) -> bool {
+        let began = self.began.load(Ordering::Relaxed);
+        began == 0 || arch::stamp().saturating_sub(began) > self.ms * ticks_per_ms()
+    }
+
+    pub fn begin(&self) {
+        self.began.store(arch::stamp(), Ordering::Relaxed);
+    }
+
+    pub fn end(&self) {
+        self.began.store(0, Ordering::Relaxed);
+    }
 }
 
 /// How long to wait for the collector: 0.2 s once it is dead, 2 s once it has stopped. It counts among

@@ -12,7 +12,7 @@ use crate::counting::{self, ledger};
 use crate::knell;
 use crate::lane::Lane;
 use crate::lifecycle::{self, STATE};
-use crate::patience::{self, Patience};
+use crate::patience::{self, Patience, Pause};
 use crate::whole;
 
 const MEMBARRIER_GLOBAL_EXPEDITED: usize = 1 << 1;
@@ -63,12 +63,12 @@ pub fn note_blocks(lane: Lane, more: i64) {
 }
 
 fn spend_by_asking(purse: &'static Purse, bytes: u64) -> bool {
-    let budget = ledger().budget();
-    let fits = insist(bytes, || budget.spend(purse, bytes, &System).is_ok());
-    if fits {
-        ledger().header().note_high(budget.granted());
-    }
-    fits
+    insist(bytes, || ledger().budget().spend(purse, bytes, &System).is_ok()) && note_high()
+}
+
+fn note_high() -> bool {
+    ledger().header().note_high(ledger().budget().granted());
+    true
 }
 
 /// Spends, by this way, once all has come free that may; false where it does not fit even then.
@@ -91,11 +91,7 @@ pub fn spend_ahead(lane: Lane, bytes: u64) -> bool {
         return true;
     }
     lay_to_rest(bytes);
-    let fits = budget.spend(purse, bytes, &System).is_ok();
-    if fits {
-        ledger().header().note_high(budget.granted());
-    }
-    fits
+    budget.spend(purse, bytes, &System).is_ok() && note_high()
 }
 
 /// Before more is granted than ever was, what the dead held is given back: in the peak it may not stand beside what
@@ -104,8 +100,7 @@ fn lay_to_rest(bytes: u64) {
     /// The end of a process is mostly noticed within a millisecond. Where it takes longer the peak is blurred, and
     /// nobody tries again so soon.
     const MOST_MS: u64 = 50;
-    const PAUSE_MS: u32 = 1000;
-    static VAIN: AtomicU64 = AtomicU64::new(0);
+    static VAIN: Pause = Pause::of_ms(1000);
     let (budget, header) = (ledger().budget(), ledger().header());
     let rises = budget.would_rise(bytes) || counts_blocks() && header.blocks.would_rise(bytes);
     if !rises {
@@ -115,9 +110,7 @@ fn lay_to_rest(bytes: u64) {
     if !knell::has_rung() {
         return;
     }
-    let clock = || arena().session().clock();
-    let (vain, now) = (VAIN.load(Ordering::Relaxed), clock());
-    if vain == 0 || now.wrapping_sub(vain as u32) >= PAUSE_MS {
+    if VAIN.is_over() {
         let mut patience = Patience::new();
         while settles() {
             if !knell::has_rung() {
@@ -127,30 +120,23 @@ fn lay_to_rest(bytes: u64) {
                 break;
             }
         }
-        VAIN.store(1 << 32 | u64::from(clock()), Ordering::Relaxed);
+        VAIN.begin();
     }
     header.blur();
 }
 
-/// Whether the collector answers: one that is stopped or gone is not waited for again so soon.
-struct Vain(AtomicU64);
+/// What heirs release is not waited for again so soon where the collector is stopped or gone.
+static HEIRS: Pause = Pause::of_ms(1000);
 
-static HEIRS: Vain = Vain(AtomicU64::new(0));
-
-impl Vain {
-    const PAUSE_MS: u32 = 1000;
-
-    fn is_worth_it(&self) -> bool {
-        let last = self.0.load(Ordering::Relaxed);
-        last == 0 || arena().session().clock().wrapping_sub(last as u32) >= Self::PAUSE_MS
+/// Whether the collector has answered about heirs.
+fn asks_for_heirs() -> bool {
+    let has_answered = settles();
+    if has_answered {
+        HEIRS.end()
+    } else {
+        HEIRS.begin()
     }
-
-    /// It has answered, or has not; gives that back.
-    fn note(&self, has_answered: bool) -> bool {
-        let clock = || 1 << 32 | u64::from(arena().session().clock());
-        self.0.store(if has_answered { 0 } else { clock() }, Ordering::Relaxed);
-        has_answered
-    }
+    has_answered
 }
 
 /// The same for what processes have released that share it with the dead. Where that is little, and it was asked for a
@@ -159,18 +145,15 @@ fn take_from_heirs() {
     /// Little is less than this, or than this part of what is granted.
     const LITTLE: u64 = 64 << 10;
     const PART: u64 = 256;
-    const PAUSE_MS: u32 = 20;
-    static LAST: AtomicU64 = AtomicU64::new(0);
+    static LAST: Pause = Pause::of_ms(20);
     let (budget, legacy) = (ledger().budget(), &ledger().header().legacy);
     let released = legacy.released();
-    if released == 0 || !HEIRS.is_worth_it() {
+    if released == 0 || !HEIRS.is_over() {
         return legacy.note_stale();
     }
-    let (now, last) = (arena().session().clock(), LAST.load(Ordering::Relaxed));
-    let is_due = last == 0 || now.wrapping_sub(last as u32) >= PAUSE_MS;
-    if is_due || released >= LITTLE.max(budget.granted() / PART) {
-        HEIRS.note(settles());
-        LAST.store(1 << 32 | u64::from(arena().session().clock()), Ordering::Relaxed);
+    if LAST.is_over() || released >= LITTLE.max(budget.granted() / PART) {
+        asks_for_heirs();
+        LAST.begin();
     }
     legacy.note_stale();
 }
@@ -207,11 +190,11 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
     let begin = arch::stamp();
     loop {
         let has_rung = knell::has_rung();
-        let is_away = !has_rung && was_worth_it() && stays_away();
+        let is_away = !has_rung && IN_VAIN.is_over() && stays_away();
         if header.ends() == ends && !(has_rung || is_away || is_to_be_asked()) {
             return false;
         }
-        if header.ends() == ends && !HEIRS.note(settles()) {
+        if header.ends() == ends && !asks_for_heirs() {
             return false;
         }
         ends = header.ends();
@@ -227,23 +210,15 @@ fn comes_free(mut ends: u32, spends: impl Fn() -> bool) -> bool {
             let patience = patience.get_or_insert_with(Patience::new);
             if is_late || patience.has_waited(MOST_MS) || !patience.wait() {
                 knell::give_up();
-                IN_VAIN.store(arch::stamp(), Ordering::Relaxed);
+                IN_VAIN.begin();
                 return false;
             }
         }
     }
 }
 
-/// When calls that do not come back were last waited for in vain; 0 before.
-static IN_VAIN: AtomicU64 = AtomicU64::new(0);
-
-/// Whether calls that do not come back may be waited for: not soon after that was in vain, as after somebody has written
-/// over the purses.
-fn was_worth_it() -> bool {
-    const PAUSE_MS: u64 = 10_000;
-    let last = IN_VAIN.load(Ordering::Relaxed);
-    last == 0 || arch::stamp().saturating_sub(last) > PAUSE_MS * patience::ticks_per_ms()
-}
+/// Calls that do not come back are not waited for soon after that was in vain, as after somebody has written over the purses.
+static IN_VAIN: Pause = Pause::of_ms(10_000);
 
 /// Whether bytes are spent for calls that do not come back in a while. The collector takes them, once it is asked.
 fn stays_away() -> bool {
@@ -267,9 +242,7 @@ fn is_to_be_asked() -> bool {
     let (time, deaths) = (arena().session().clock().wrapping_add(1), ledger().header().deaths());
     let last = ASKED.load(Ordering::Relaxed);
     let is_old = last == 0 || time.wrapping_sub((last >> 32) as u32) >= HOLDS_MS;
-    is_old
-        || last as u32 != deaths
-        || ledger().header().legacy.released() > 0 && HEIRS.is_worth_it()
+    is_old || last as u32 != deaths || ledger().header().legacy.released() > 0 && HEIRS.is_over()
 }
 
 /// How long an answer is waited for while the collector works. Who has written over the shared pages may have it wait

@@ -1,7 +1,8 @@
 //! Where in the interpreter's structures what is, by version.
 //!
-//! 3.11 and 3.12 are as their headers have them (`pycore_frame.h`, `cpython/code.h`, `cpython/pystate.h`); 3.13 says it
-//! itself, in a table at the begin of `_PyRuntime` (`pycore_debug_offsets.h`), of which the places are that version's.
+//! 3.11 and 3.12 are as their headers have them (`pycore_frame.h`, `cpython/code.h`, `cpython/pystate.h`). Since 3.13 an
+//! interpreter says it itself, in a table at the begin of `_PyRuntime` (`pycore_debug_offsets.h`), whose entries differ from version
+//! to version ([`Entries`]; `bench/pythons.sh` tries the newest).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -126,7 +127,7 @@ pub fn find(exported: &Exported) -> bool {
     let found = match unsafe { super::word(version) } >> 16 {
         0x30b => IS_3_11,
         0x30c => IS_3_12,
-        0x30d if told(exported).is_some_and(keep) => IS_TOLD,
+        version if told(exported, version).is_some_and(keep) => IS_TOLD,
         _ => return false,
     };
     CODE_TYPE.store(code_type, Ordering::Relaxed);
@@ -145,10 +146,29 @@ fn keep(told: Layout) -> bool {
     TOLD.stage.load(Ordering::Acquire) == WRITTEN && unsafe { *TOLD.layout.get() == told }
 }
 
+/// Where the entries about the three structures begin in what an interpreter tells of itself.
+struct Entries {
+    thread: usize,
+    frame: usize,
+    code: usize,
+}
+
+impl Entries {
+    fn of(version: usize) -> Option<Entries> {
+        match version {
+            0x30d => Some(Entries { thread: 19, frame: 28, code: 34 }),
+            0x30e => Some(Entries { thread: 22, frame: 31, code: 39 }),
+            0x30f => Some(Entries { thread: 22, frame: 39, code: 47 }),
+            _ => None,
+        }
+    }
+}
+
 /// What the interpreter tells of itself, where that makes sense.
-fn told(exported: &Exported) -> Option<Layout> {
+fn told(exported: &Exported, version: usize) -> Option<Layout> {
     const COOKIE: usize = usize::from_le_bytes(*b"xdebugpy");
     const IS_FREE_THREADED: usize = 2;
+    let Entries { thread, frame, code } = Entries::of(version)?;
     let table = exported.address(c"_PyRuntime");
     if table == 0 {
         return None;
@@ -160,16 +180,16 @@ fn told(exported: &Exported) -> Option<Layout> {
     }
     let layout = Layout {
         calls: Calls::Between { state_leads: true },
-        current: entry(23),
-        previous: entry(29),
-        code: entry(30),
-        instruction: entry(31),
-        owner: entry(33),
-        file: entry(35),
-        name: entry(37),
-        lines: entry(38),
-        first_line: entry(39),
-        instructions: entry(43),
+        current: entry(thread + 4),
+        previous: entry(frame + 1),
+        code: entry(frame + 2),
+        instruction: entry(frame + 3),
+        owner: entry(frame + 5),
+        file: entry(code + 1),
+        name: entry(code + 3),
+        lines: entry(code + 4),
+        first_line: entry(code + 5),
+        instructions: entry(code + 9),
         ..V3_12
     };
     const SENSIBLE: usize = 1024;

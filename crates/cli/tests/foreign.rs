@@ -95,6 +95,24 @@ fn of_a_go_program_the_calls_of_c_are_seen() {
     assert_eq!(births(&file, 700..800), 2000);
 }
 
+/// CPython has mimalloc linked in since 3.13, and does not call it where it has a global lock.
+#[test]
+fn an_interpreter_that_does_not_call_its_mimalloc_is_not_named() {
+    let cases: [(&[&str], bool); 3] =
+        [(&[], true), (&["-DPYTHON"], false), (&["-DPYTHON", "-DWITHOUT_LOCK"], true)];
+    for (defined, is_named) in cases {
+        let folder = scratch();
+        let options = [&["-s", "-rdynamic"], defined].concat();
+        let Some(program) = made("cc", &options, "lookalike.c", folder.path()) else { return };
+        let (info, file, _) = the_same(folder.path(), &program, &[]);
+        assert_eq!(births(&file, 700..701), 1);
+        match is_named {
+            true => assert!(the_reason(&info).contains("mimalloc linked in"), "{info}"),
+            false => assert_eq!(info["uncovered"], serde_json::json!([]), "{info}"),
+        }
+    }
+}
+
 #[test]
 fn rustc_compiles_as_ever_and_its_jemalloc_is_named() {
     let folder = scratch();

@@ -180,6 +180,20 @@ fn what_the_user_preloads_is_kept_in_every_child() {
     }
 }
 
+/// The kernel knows the loader as the executable then.
+#[test]
+fn a_program_that_the_loader_was_told_to_run_has_its_own_name() {
+    let (folder, program) = (scratch(), program("planted"));
+    let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
+    let file = folder.path().join("x.tape");
+    let (info, _) = the_same(&file, &[loader.as_os_str(), program.as_os_str()], &[]);
+    assert!(tape::number(&info, "/events") > 0);
+    let text = run(heaptape(["events"]).arg(&file)).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("(planted+0x"), "{text}");
+    assert!(!text.contains("ld-linux-x86-64.so.2+0x"), "{text}");
+}
+
 #[test]
 fn a_long_list_of_preloads_is_kept() {
     let (folder, program, witness) = (scratch(), program("shimmed"), library("witness"));

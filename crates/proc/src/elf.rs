@@ -144,6 +144,17 @@ impl Target {
     }
 }
 
+impl Linkage {
+    /// A file that needs no loader may be one itself, by its name: it is told in its arguments what to load, and preloads
+    /// libraries into that.
+    fn look_for_loader(&mut self, path: &Path) {
+        let libc = libc_of(path);
+        if matches!(self, Linkage::Static { is_go: false }) && libc != Libc::Other {
+            *self = Linkage::Dynamic { loader: path.to_owned(), libc };
+        }
+    }
+}
+
 /// Tells what the file at `path` is. [`Error::Elf`] when it begins like an ELF file and is damaged,
 /// [`Error::Permission`] when it may be executed but not read.
 pub fn kind(path: &Path) -> Result<Executable, Error> {
@@ -156,9 +167,9 @@ pub fn kind_of(mut file: File, path: &Path) -> Result<Executable, Error> {
     if !head.starts_with(&ELFMAG) {
         return Ok(script::parse(&head).map_or(Executable::Other, Executable::Script));
     }
-    parse_elf(&ReadCache::new(file))
-        .map(|elf| Executable::Elf(Box::new(elf)))
-        .map_err(|error| damaged(path, error))
+    let mut elf = parse_elf(&ReadCache::new(file)).map_err(|error| damaged(path, error))?;
+    elf.target.linkage.look_for_loader(path);
+    Ok(Executable::Elf(Box::new(elf)))
 }
 
 /// Tells what the ELF file at `path` is built for, without a look at its symbols; `None` for any other
@@ -169,7 +180,9 @@ pub fn target(path: &Path) -> Result<Option<Target>, Error> {
     if !head.starts_with(&ELFMAG) {
         return Ok(None);
     }
-    parse_target(&ReadCache::new(file)).map(Some).map_err(|error| damaged(path, error))
+    let mut target = parse_target(&ReadCache::new(file)).map_err(|error| damaged(path, error))?;
+    target.linkage.look_for_loader(path);
+    Ok(Some(target))
 }
 
 fn open(path: &Path) -> Result<File, Error> {

@@ -86,10 +86,11 @@ const RUNTIMES: [(&str, &str); 5] = [
     ("liblsan.so", "LeakSanitizer"),
     ("libclang_rt.", "a sanitizer of Clang"),
 ];
+const MIMALLOC: &str = "mimalloc";
 /// Beginnings of messages that only the allocator itself prints.
 const MESSAGES: [(&[u8], &str); 4] = [
     (b"<jemalloc>: ", "jemalloc"),
-    (b"mimalloc: error: ", "mimalloc"),
+    (b"mimalloc: error: ", MIMALLOC),
     (b"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "tcmalloc"),
     (b"tcmalloc/tcmalloc.cc", "tcmalloc"),
 ];
@@ -111,7 +112,31 @@ where
     if is_program && is_stripped && found.private.is_none() && found.sanitizer.is_none() {
         found.private = by_messages(file)?;
     }
+    if found.private.as_ref().is_some_and(|private| private.allocator == MIMALLOC)
+        && is_python_with_lock(file)?
+    {
+        found.private = None;
+    }
     Ok(found)
+}
+
+/// Whether it is a CPython that calls malloc for its objects, though it has mimalloc in it: one with a global lock. (With
+/// `PYTHONMALLOC=mimalloc` it calls that.)
+fn is_python_with_lock<'data, H, R>(file: &ElfFile<'data, H, R>) -> object::Result<bool>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    const PYTHON: &[u8] = b"Py_Version";
+    const WITHOUT_LOCK: &[u8] = b"_Py_MergeZeroLocalRefcount";
+    let (table, endian) = (file.elf_dynamic_symbol_table(), file.endian());
+    let (mut is_python, mut has_lock) = (false, true);
+    for symbol in table.iter() {
+        let name = table.symbol_name(endian, symbol)?;
+        is_python |= name == PYTHON;
+        has_lock &= name != WITHOUT_LOCK;
+    }
+    Ok(is_python && has_lock)
 }
 
 fn runtime(dynamic: &Dynamic) -> Option<&'static str> {

@@ -3,6 +3,7 @@
 //   words BYTES every word in them that is so large becomes larger
 //   noise SEED  random words, in few places or in many
 //   code        the begin of our malloc becomes a jump to libc's own
+//   number FILE another process, whose number the file gets, is one of the job's, too; before it takes anything
 // 9: the way does not exist here.
 #define _GNU_SOURCE
 #include "taken.h"
@@ -56,6 +57,47 @@ static void noise(char *from, char *to) {
     }
 }
 
+static uint64_t bystander;
+static int done_with_other;
+
+// Whether a page has memory: a look at one that has none would take some.
+static int is_there(char *at) {
+    static char *page;
+    static unsigned char in_memory;
+    char *begin = (char *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1));
+    if (begin != page && mincore(page = begin, PAGE, &in_memory)) in_memory = 0;
+    return in_memory & 1;
+}
+
+// Fills the next free place of the table in which this process has its own, with what stands in that.
+static void register_other(char *from, char *to) {
+    enum { SLOT = 8192, SAID = 12 };
+    const uint64_t free_one = (uint64_t)1 << 32, live = (uint64_t)3 << 32;
+    char *own = from;
+    while (own < to && !(is_there(own) && *(uint64_t *)own == (live | (uint64_t)getpid()))) own += 64;
+    for (char *at = own + SLOT; own < to && at < to; at += SLOT)
+        if (is_there(at) && *(uint64_t *)at == free_one) {
+            memcpy(at + SAID, own + SAID, SLOT - SAID);
+            *(volatile uint64_t *)at = live | bystander;
+            done_with_other = 1;
+            return;
+        }
+}
+
+static int register_bystander(const char *file) {
+    for (int tries = 0; tries < 3000 && bystander == 0; tries++) {
+        FILE *told = fopen(file, "r");
+        unsigned long pid;
+        if (told != NULL && fscanf(told, "%lu\n", &pid) == 1) bystander = pid;
+        if (told != NULL) fclose(told);
+        usleep(10000);
+    }
+    if (bystander == 0 || !in_shared_pages(register_other)) return 0;
+    // Until that was believed, and looked at.
+    usleep(500000);
+    return done_with_other;
+}
+
 static int jump(void) {
     unsigned char *entry = dlsym(RTLD_DEFAULT, "malloc");
     if (entry == NULL) return 0;
@@ -80,6 +122,7 @@ int main(int count, char **words) {
     else if (!strcmp(way, "words")) done = in_shared_pages(raise_words);
     else if (!strcmp(way, "noise")) done = in_shared_pages(noise);
     else if (!strcmp(way, "code")) done = jump();
+    else if (!strcmp(way, "number") && count > 4) done = register_bystander(words[4]);
     if (!done) return 9;
     tell(take_blocks(want), (unsigned)atoi(words[3]));
     return 0;

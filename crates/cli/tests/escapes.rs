@@ -7,14 +7,16 @@ mod harness;
 use harness::allocators::allocator;
 use harness::compile::{library, mpi_program, program, static_program};
 use harness::limited::{document, ground, limited, without_groups};
-use harness::running::{Outcome, Running, run, until, until_file_has};
+use harness::running::{Outcome, Running, run, state, until, until_file_has};
 use harness::{LIMIT, may_mount, root, scratch, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// What a job may have.
@@ -287,6 +289,68 @@ fn a_heaptape_that_is_stopped_still_limits_and_tells() {
     let document = document(folder.path());
     assert_eq!((outcome.code(), &document["verdict"]), (0, &"refused".into()), "{document}");
     assert!(held(&outcome) <= MAY);
+}
+
+/// A process that is no job's, until it is dropped.
+struct Bystander(Child);
+
+impl Bystander {
+    fn start() -> Bystander {
+        Bystander(Command::new("sleep").arg("600").spawn().expect("sleep"))
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A job that writes the number of a process among its own, and goes beyond its limit: that process, which began before
+/// the job or after it, lives on.
+fn assert_spares_a_bystander(
+    words: &[&str],
+    is_older: bool,
+    disguise: impl Fn(Command) -> Command,
+) {
+    let folder = scratch();
+    let file = folder.path().join("number");
+    let older = is_older.then(Bystander::start);
+    // The kernel tells times of starts in hundredths of a second.
+    std::thread::sleep(Duration::from_millis(50));
+    let arguments = ["number", "96", "2000", file.to_str().expect("UTF-8")];
+    let command = limited(folder.path(), MAY * MIB, words, program("forger"), &arguments);
+    let job = Running::start(&mut disguise(command));
+    if !is_older {
+        assert!(
+            until(LIMIT, || (running(&program("forger"), &["number"]) > 0).then_some(())).is_some()
+        );
+    }
+    let mut bystander = older.unwrap_or_else(Bystander::start);
+    fs::write(&file, format!("{}\n", bystander.0.id())).expect("a file");
+    let outcome = job.finish(LIMIT);
+    let document = document(folder.path());
+    assert_ne!(document["exit"]["code"], 9, "the way is no more: {document}");
+    let ended = bystander.0.try_wait().expect("a child");
+    let pid = bystander.0.id();
+    assert_eq!(ended, None, "{words:?} {is_older}: {}", outcome.stderr_text());
+    assert_ne!(state(pid), Some('T'));
+    let is_it = |process: &Value| process["pid"] == pid;
+    let is_believed = document["processes"].as_array().expect("rows").iter().any(is_it);
+    assert_eq!(is_believed, !is_older, "{words:?}: {document}");
+    assert_ne!(document["verdict"], "within", "{document}");
+}
+
+#[test]
+fn a_number_of_another_process_in_the_shared_pages_is_not_killed_with_the_job() {
+    for is_older in [true, false] {
+        assert_spares_a_bystander(&["--on-limit", "kill"], is_older, |command| command);
+        if may_mount() {
+            let words = ["--strict", "--basis", "resident"];
+            assert_spares_a_bystander(&words, is_older, |command| without_groups(&command));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::{mpi_program, program, static_program};
 use harness::limited::{ground, written};
-use harness::running::{Running, run, stat, until};
+use harness::running::{Outcome, Running, run, stat, until};
 use harness::{HEAPTAPE, LIMIT, heaptape, one_sentence, scratch, skip};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
@@ -147,36 +147,73 @@ fn a_strict_job_waits_for_what_its_group_holds_and_nobody_counts() {
     assert_no_group_is_left(&document);
 }
 
-/// What somebody has made for a command, as a batch system for its tasks, is not left.
 #[test]
-fn a_command_of_another_group_stays_there_and_is_no_escape() {
-    let Some(ground) = ground() else { return };
-    let folder = scratch();
-    let other = ground.join(folder.path().file_name().expect("a name"));
-    if fs::create_dir(&other).is_err() || !other.join("cgroup.procs").exists() {
-        return skip("no group can be made for a command here");
+fn a_strict_job_waits_longer_than_for_words_of_nobody() {
+    if ground().is_none() {
+        return;
     }
-    let first = "touch one; until [ -e two ]; do sleep 0.01; done";
-    let first = Running::start(&mut join(folder.path(), "1GB", &["--strict"], &shell(first)));
+    // Ten seconds is how long somebody is awaited who is known by the shared pages only.
+    let folder = scratch();
+    let stays = static_program("enclosed");
+    let script = format!("env -i {} stay 12 >/dev/null 2>&1 & exit 0", stays.display());
+    let first = run(&mut join(folder.path(), "20MB", &["--strict"], &shell(&script)));
+    let document = written(&folder.path().join("x.json"));
+    assert_eq!((first.code(), &document["verdict"]), (3, &"uncovered".into()), "{document}");
+    let uncovered = document["uncovered"].to_string();
+    assert!(!uncovered.contains("ended before the job"), "{uncovered}");
+    assert!(document["elapsed"].as_f64() >= Some(12.0), "{document}");
+    assert_no_group_is_left(&document);
+}
+
+/// A strict job of two commands, of which somebody has put the second into a group before it joins; the first ends by a
+/// `script`, which is given the group of its own that both have come from. What the second says, the status of both and the
+/// document; none where there can be no such group.
+fn beside_another_group(script: &str) -> Option<(Outcome, i32, Value)> {
+    let ground = ground()?;
+    let folder = scratch();
+    let name = folder.path().file_name().expect("a name");
+    let other = ground.join(name);
+    if fs::create_dir(&other).is_err() || !other.join("cgroup.procs").exists() {
+        skip("no group can be made for a command here");
+        return None;
+    }
+    let ground = ground.display();
+    let first = format!("touch one; until [ -e two ]; do sleep 0.01; done; cd {ground}; {script}");
+    let first = Running::start(&mut join(folder.path(), "1GB", &["--strict"], &shell(&first)));
     assert!(until(LIMIT, || folder.path().join("one").exists().then_some(())).is_some());
-    let script = format!(
-        "grep -F {} /proc/self/cgroup; touch two",
-        other.file_name().expect("a name").display()
-    );
+    let script = format!("grep -F {} /proc/self/cgroup; touch two; sleep 0.5", name.display());
     let second = join(folder.path(), "1GB", &["--strict"], &shell(&script));
     let mut moved = Command::new("sh");
     let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", other.display());
     moved.args(["-c", &enter, "sh"]).arg(second.get_program()).args(second.get_args());
-    moved.current_dir(folder.path()).env_remove("LD_PRELOAD");
-    moved.env("HEAPTAPE_JOB", folder.path().file_name().expect("a name"));
+    moved.current_dir(folder.path()).env_remove("LD_PRELOAD").env("HEAPTAPE_JOB", name);
     let (second, first) = (run(&mut moved), first.finish(LIMIT));
     let document = written(&folder.path().join("x.json"));
     let _ = fs::remove_dir(&other);
-    assert_eq!((first.code(), second.code()), (0, 0), "{document}");
     assert!(!second.stdout.is_empty(), "it was taken from its group");
     let why = document["cgroup_missing"].as_str().expect("a sentence");
     assert!(why.contains("stays there") && document["cgroup"].is_object(), "{document}");
     assert_no_group_is_left(&document);
+    Some((second, first.code(), document))
+}
+
+/// What somebody has made for a command, as a batch system for its tasks, is not left.
+#[test]
+fn a_command_of_another_group_stays_there_and_is_no_escape() {
+    let Some((second, first, document)) = beside_another_group("true") else { return };
+    assert_eq!((first, second.code()), (0, 0), "{document}");
+}
+
+#[test]
+fn who_leaves_the_group_is_named_though_another_command_has_never_been_in_it() {
+    let script = "echo $$ >cgroup.procs && sleep 1 || exit 9";
+    let Some((_, first, document)) = beside_another_group(script) else { return };
+    if document["exit"]["code"] == 9 || first == 9 {
+        return skip("no process can leave its group here");
+    }
+    assert_eq!((first, &document["verdict"]), (3, &"uncovered".into()), "{document}");
+    let uncovered = document["uncovered"].to_string();
+    assert!(uncovered.contains("outside of its control group"), "{uncovered}");
 }
 
 #[test]

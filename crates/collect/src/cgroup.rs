@@ -36,6 +36,15 @@ pub(crate) struct Group {
     left: Option<PathBuf>,
 }
 
+/// A process that stays where it is.
+#[derive(Debug)]
+pub(crate) struct NotTaken {
+    /// Why, as a sentence.
+    pub(crate) why: String,
+    /// The path of the group that it is in, where that is known.
+    pub(crate) stays_in: Option<String>,
+}
+
 impl Group {
     /// Makes one, or says in a sentence why not and what can be done.
     pub(crate) fn make(place: &Cgroup) -> Result<Group, String> {
@@ -84,22 +93,21 @@ impl Group {
 
     /// Takes in a process that stands where this one stood, or says in a sentence why it stays where it is: a
     /// group that somebody has made for it is not left.
-    pub(crate) fn take_in(&self, pid: u32) -> Result<(), String> {
+    pub(crate) fn take_in(&self, pid: u32) -> Result<(), NotTaken> {
         if self.has(pid) != Some(false) {
             return Ok(());
         }
         let path = cgroup::path_of(pid, self.version);
-        if path != self.home {
-            return Err(format!(
-                "process {pid} was started in another cgroup, {}, and stays there.",
-                path.as_deref().unwrap_or("which is not known")
-            ));
-        }
-        let failed = |error| {
+        let why = if path != self.home {
+            let path = path.as_deref().unwrap_or("which is not known");
+            format!("process {pid} was started in another cgroup, {path}, and stays there.")
+        } else if let Err(error) = self.write("cgroup.procs", &pid.to_string()) {
             let directory = self.directory.display();
             format!("process {pid} can't be put into the cgroup {directory}: {error}.")
+        } else {
+            return Ok(());
         };
-        self.write("cgroup.procs", &pid.to_string()).map_err(failed)
+        Err(NotTaken { why, stays_in: path })
     }
 
     /// Limits its memory, with swap, to so many bytes; who goes beyond is killed, where the kernel can do that with all
@@ -152,6 +160,16 @@ impl Group {
     /// Whether a process is in it; `None` where it has ended.
     pub(crate) fn has(&self, pid: u32) -> Option<bool> {
         cgroup::is_in(pid, self.version, &self.name)
+    }
+
+    /// Whether a process is in one of these groups of its hierarchy, or below one.
+    pub(crate) fn is_within(&self, pid: u32, paths: &[String]) -> bool {
+        let Some(path) = cgroup::path_of(pid, self.version) else { return false };
+        let is_below = |above: &String| {
+            let rest = path.strip_prefix(above.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        paths.iter().any(is_below)
     }
 
     /// Lets none of its processes run while `work` is done, where the kernel can do that.

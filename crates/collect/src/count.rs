@@ -16,12 +16,13 @@ use heaptape_wire::ledger::{Ledger, OnLimit, Wanted};
 
 use crate::Error;
 use crate::arena::SharedArena;
+use crate::belonging::Belonging;
 use crate::cgroup::Group;
 use crate::clock::Clock;
 use crate::counter::Counter;
 use crate::enclosure::{Enclosure, Seen};
-use crate::exit::Exit;
-use crate::halt::{Halting, Standing};
+use crate::exit::{self, Exit};
+use crate::halt::{Halting, Seeds, Standing};
 use crate::inspect::Inspector;
 use crate::killer::{Killer, Sources};
 use crate::launch::{Launch, texts};
@@ -29,7 +30,7 @@ use crate::limits::Limits;
 use crate::namespace::Namespaces;
 use crate::patched::Patches;
 use crate::record::{self, Watch};
-use crate::recorder::{Observer, Recorder};
+use crate::recorder::{Joined, Observer, Recorder};
 use crate::segments::Segments;
 use crate::signals::Signals;
 use crate::sink::Sink;
@@ -136,7 +137,8 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     let mut recorder = open(counting)?;
     let mut enclosure = Enclosure::begin(counting);
     let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
-    let halting = Halting::begin(counting.on_limit == OnLimit::Kill || needs_kin);
+    let adopts = counting.on_limit == OnLimit::Kill || needs_kin;
+    let halting = Halting::begin(adopts, belonging(&recorder));
     let mut child = start(&mut recorder, counting, limits, enclosure.as_mut())?;
     watch_over(&recorder, enclosure.as_mut(), &halting);
     if let Some(why) = counting.launch.obstacle() {
@@ -178,6 +180,11 @@ fn start(
         }
         started => started,
     }
+}
+
+/// By what the processes of the job are known from others.
+fn belonging(recorder: &Recorder) -> Belonging {
+    Belonging::to(recorder.arena.identity().ok(), recorder.arena.session_path())
 }
 
 /// Begins to look at what is resident.
@@ -264,8 +271,10 @@ impl Observer for Counted<'_> {
         self.enclosure.iter_mut().for_each(|enclosure| enclosure.admit(pid));
     }
 
-    fn is_broken(&mut self) -> bool {
-        self.enclosure.as_ref().is_some_and(Enclosure::is_over)
+    fn is_broken(&mut self, recorder: &Recorder) -> bool {
+        let session = recorder.arena.arena().session();
+        let enclosure = self.enclosure.as_mut();
+        enclosure.is_some_and(|enclosure| enclosure.is_broken(&|| session.beat()))
     }
 
     fn may_speak(&self) -> bool {
@@ -332,7 +341,7 @@ impl<'a> Counted<'a> {
         recorder: &Recorder,
         counting: &Counting,
     ) -> Counted<'a> {
-        let halting = Halting::begin(false);
+        let halting = Halting::begin(false, belonging(recorder));
         let mut enclosure = Enclosure::begin(counting);
         watch_over(recorder, enclosure.as_mut(), &halting);
         let counted = Counted::new(watch, None, halting, counting.on_limit);
@@ -346,7 +355,8 @@ impl<'a> Counted<'a> {
         pids.extend(self.command.filter(|_| recorder.root.is_none()));
         let unaccounted = recorder.counter.as_ref().and_then(|counter| counter.unaccounted.most());
         let seen = Seen { pids, root: recorder.root, unaccounted };
-        let over = enclosure.look(seen, is_last);
+        let session = recorder.arena.arena().session();
+        let over = enclosure.look(seen, is_last, &|| session.beat());
         if let Some(counter) = recorder.counter.as_mut().filter(|_| enclosure.is_suspect()) {
             counter.usage.hurry(SUSPECTED_EVERY);
         }
@@ -418,13 +428,22 @@ impl<'a> Counted<'a> {
         Job { kernel, stopped, felled, resident: job.resident.max(most), unaccounted, ..job }
     }
 
+    /// The processes of the job that are known. (Others may have the numbers of those that have ended.)
+    fn seeds(&self, recorder: &Recorder, group: Option<&Group>) -> Seeds {
+        let mut told = recorder.live_pids();
+        told.extend(recorder.intents.named());
+        let mut certain = group.map(Group::pids).unwrap_or_default();
+        certain.extend(self.command.filter(|_| recorder.root.is_none()));
+        let lives =
+            |joined: &Joined| joined.watch.as_ref().is_some_and(|it| !exit::is_readable(it));
+        let joined = recorder.joined.iter().filter(|(_, joined)| lives(joined));
+        certain.extend(joined.map(|(&pid, _)| pid));
+        Seeds { certain, told }
+    }
+
     fn halt(&mut self, recorder: &mut Recorder, how: OnLimit) {
-        let mut seeds = recorder.live_pids();
-        seeds.extend(recorder.intents.named());
-        seeds.extend(self.command);
-        seeds.extend(recorder.joined.keys());
         let group = self.enclosure.as_ref().and_then(Enclosure::group);
-        seeds.extend(group.map(Group::pids).unwrap_or_default());
+        let seeds = self.seeds(recorder, group);
         let session = recorder.arena.arena().session();
         let beat = || session.beat();
         if how == OnLimit::Stop {

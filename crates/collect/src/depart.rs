@@ -1,6 +1,5 @@
 //! Processes as they go: ended, become another program, or never covered.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use heaptape_proc::read;
@@ -8,7 +7,6 @@ use heaptape_tape::{Error, Uncovered};
 use heaptape_wire::atomic::Ordering;
 use heaptape_wire::chunk::Owner;
 use heaptape_wire::process as wire;
-use rustix::event::{PollFd, PollFlags};
 
 use crate::arena::{Chunk, SharedArena};
 use crate::drain::Source;
@@ -247,10 +245,6 @@ impl Recorder {
 
 /// Whether a process has ended: its descriptor is readable, or, without one, /proc says so.
 pub(crate) fn is_gone(process: &Process) -> bool {
-    let Some(fd) = &process.watch else {
-        return process.pid.map_or(process.is_absent, exit::has_ended);
-    };
-    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
+    let without = || process.pid.map_or(process.is_absent, exit::has_ended);
+    process.watch.as_ref().map_or_else(without, exit::is_readable)
 }

@@ -14,14 +14,15 @@ mod parts;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use heaptape_ledger::{Basis, Kernel, Over};
 use heaptape_proc::Cgroup;
 use heaptape_wire::ledger::Ledger;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, NotTaken};
 use crate::count::Counting;
 use crate::exit::Exit;
 use crate::halt::Halting;
@@ -30,6 +31,9 @@ use looker::Looker;
 
 /// What a job has beside its memory, at least.
 const LEAST: u64 = 32 << 20;
+
+/// A round of waiting for who looks.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A job's enclosure.
 pub(crate) struct Enclosure {
@@ -94,6 +98,10 @@ impl Enclosure {
     fn do_without(&mut self, why: String) {
         self.group = None;
         self.looker().give_up(why);
+        if self.basis != Basis::Resident {
+            // There is nothing to look at.
+            self.end();
+        }
     }
 
     /// Takes in a command that has come by itself. Where the first can't be, there is no group; where a later one
@@ -102,8 +110,10 @@ impl Enclosure {
         let Some(group) = &self.group else { return };
         match group.take_in(pid) {
             Ok(()) => self.has_members = true,
-            Err(why) if self.has_members => self.looker().is_of_some_only(why),
-            Err(why) => self.do_without(why),
+            Err(NotTaken { why, stays_in }) if self.has_members => {
+                self.looker().is_of_some_only(why, stays_in);
+            }
+            Err(NotTaken { why, .. }) => self.do_without(why),
         }
     }
 
@@ -145,7 +155,7 @@ impl Enclosure {
 
     /// Whether more is resident than the limit and what may be unaccounted: somebody should look at whose it is.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.looker().is_suspect()
+        self.looker.try_lock().is_ok_and(|looker| looker.is_suspect())
     }
 
     /// Whether all that is in the group, or was known, has ended.
@@ -154,21 +164,22 @@ impl Enclosure {
     }
 
     /// Takes in what is known; why the job has to end, if it has to, once. Looks itself where that `is_last`, or nobody
-    /// else does.
-    pub(crate) fn look(&mut self, seen: Seen, is_last: bool) -> Option<Over> {
-        let mut looker = self.looker();
+    /// else does. While somebody looks, there is nothing new: the next round comes soon.
+    pub(crate) fn look(&mut self, seen: Seen, is_last: bool, beat: &dyn Fn()) -> Option<Over> {
+        let looker = if is_last { Some(self.awaited(beat)) } else { self.looker.try_lock().ok() };
+        let mut looker = looker?;
         looker.tell(seen);
         if is_last || self.thread.is_none() {
-            looker.look(is_last);
+            looker.look(is_last, beat);
         }
         looker.news()
     }
 
-    /// Whether the job has gone too far, by a look that is taken now.
-    pub(crate) fn is_over(&self) -> bool {
-        let mut looker = self.looker();
-        looker.look(true);
-        looker.is_over()
+    /// Whether the job has gone too far, or the group does not hold all of it, by a look that is taken now.
+    pub(crate) fn is_broken(&self, beat: &dyn Fn()) -> bool {
+        let mut looker = self.awaited(beat);
+        looker.look(true, beat);
+        looker.is_broken()
     }
 
     /// The job is over: what the kernel says of it. The group is gone then, unless somebody is still in it.
@@ -181,6 +192,18 @@ impl Enclosure {
 
     fn looker(&self) -> MutexGuard<'_, Looker> {
         lock(&self.looker)
+    }
+
+    /// The same; who looks at many processes, or stops them, takes a while.
+    fn awaited(&self, beat: &dyn Fn()) -> MutexGuard<'_, Looker> {
+        loop {
+            beat();
+            match self.looker.try_lock() {
+                Ok(looker) => return looker,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
+            }
+        }
     }
 
     fn end(&mut self) {

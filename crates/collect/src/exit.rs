@@ -1,8 +1,9 @@
 //! How a process ended, also when it is no child of ours.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use heaptape_proc::read;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
 
 /// How a process ended. Both are `None` where the kernel would not say.
@@ -52,6 +53,13 @@ pub(crate) fn watch(pid: u32) -> Option<OwnedFd> {
     let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     (fd.as_raw_fd() as u64 + SPARE_DESCRIPTORS < limit).then_some(fd)
+}
+
+/// Whether the process of such a descriptor has ended.
+pub(crate) fn is_readable(watch: &OwnedFd) -> bool {
+    let mut poll = [PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN)];
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
 }
 
 /// Whether a process has ended, asked without a descriptor. A main thread may have ended alone; what

@@ -5,12 +5,11 @@
 //! one's until the tape is whole: a launcher returns when those are closed, and so the tape is there
 //! when it does.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use heaptape_ledger::Job;
 use heaptape_proc::{launcher, lineage};
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
@@ -209,7 +208,7 @@ impl Gathering {
                     Change::Waits(pid) => self.answer(pid, &Reply::Within(None)),
                     Change::Asks(pid) => {
                         let is_broken = recorder.counter.as_ref().is_some_and(Counter::is_broken)
-                            || observer.is_broken();
+                            || observer.is_broken(recorder);
                         self.answer(pid, &Reply::Within(is_broken.then_some(false)));
                     }
                 }
@@ -218,9 +217,8 @@ impl Gathering {
             let Some(busy) = recorder.go_on(None) else { return false };
             let may_speak = recorder.has_news() || observer.may_speak();
             self.aloud(may_speak, || observer.after_round(recorder));
-            let is_left = || !recorder.is_over(no_wait) || (!no_wait && observer.is_holding());
             if self.is_over()
-                && (self.joined == 0 || !is_left() || recorder.waits_in_vain())
+                && (self.joined == 0 || has_ended_all(recorder, no_wait, observer))
                 && !self.is_called()
             {
                 return true;
@@ -231,6 +229,13 @@ impl Gathering {
             }
         }
     }
+}
+
+/// Whether nobody is left who has joined, or was started by one who has. What the group of the job holds and nobody
+/// counts is waited for as long as it lives: the kernel tells of it, and not a word that a program may have written.
+fn has_ended_all(recorder: &mut Recorder, no_wait: bool, observer: &dyn Observer) -> bool {
+    let is_held = !no_wait && observer.is_holding();
+    !is_held && (recorder.is_over(no_wait) || recorder.waits_in_vain())
 }
 
 impl Gathering {
@@ -247,7 +252,8 @@ impl Gathering {
                     let Some(pid) = caller.of(who) else { continue };
                     let is_new = self.take_in(pid, stderr);
                     changes.push(Change::Joined { pid, command, is_new });
-                    callers.push(Caller { standing: Standing::Joined, pid, ..caller });
+                    let is_counted = caller.is_counted || is_new;
+                    callers.push(Caller { standing: Standing::Joined, pid, is_counted, ..caller });
                 }
                 Heard::Waits => {
                     changes.push(Change::Waits(caller.pid));
@@ -259,7 +265,7 @@ impl Gathering {
                 }
                 Heard::Failed if caller.standing == Standing::Joined => {
                     self.members.retain(|member| member.pid != caller.pid);
-                    self.joined -= 1;
+                    self.joined = self.joined.saturating_sub(caller.is_counted.into());
                     self.alone_since = Instant::now();
                     changes.push(Change::Failed(caller.pid));
                 }
@@ -305,7 +311,7 @@ impl Gathering {
         while let Some(line) = self.listener.as_ref().and_then(meeting::accept) {
             // One of another user has nothing to look for here.
             if let Some(pid) = line.peer() {
-                self.callers.push(Caller { line, pid, standing: Standing::New });
+                self.callers.extend(Caller::new(line, pid));
             }
         }
     }
@@ -422,8 +428,5 @@ impl Gathering {
 
 /// Whether the process behind a descriptor has ended; without one it had before.
 fn has_ended(watch: &Option<OwnedFd>) -> bool {
-    let Some(fd) = watch else { return true };
-    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(n) if n > 0)
+    watch.as_ref().is_none_or(exit::is_readable)
 }

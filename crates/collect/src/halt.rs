@@ -1,7 +1,8 @@
 //! The end, or the halt, of a whole job: every process of it, covered or not.
 //!
 //! The covered ones are known; from them and from the command the others are found as descendants. All are
-//! stopped first, so that none makes new ones while it is looked for them.
+//! stopped first, so that none makes new ones while it is looked for them. What the programs have told is not
+//! believed: who is known by that alone has to [belong](crate::belonging) to the job by the kernel's word.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use heaptape_proc::read;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::belonging::{Belonging, Name, name};
 use crate::cgroup::Group;
 use crate::exit;
 
@@ -29,24 +31,34 @@ pub(crate) struct Halting {
     strangers: HashSet<u32>,
     /// Whether processes of the job that lose their parent become our children.
     adopts: bool,
+    belonging: Belonging,
+}
+
+/// Processes of a job that are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seeds {
+    /// By the kernel, or since they were started here.
+    pub(crate) certain: Vec<u32>,
+    /// By what the programs have told.
+    pub(crate) told: Vec<u32>,
 }
 
 impl Halting {
     /// Before the command is started. `adopts`: whether orphans of the job become our children, so that
     /// none is out of reach; who asks for its parent then finds us, and not the first process of the system.
-    pub(crate) fn begin(adopts: bool) -> Halting {
+    pub(crate) fn begin(adopts: bool, belonging: Belonging) -> Halting {
         if adopts {
             // SAFETY: sets a flag of this process.
             unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
         }
         let own = std::process::id();
         let children = read::children(own).unwrap_or_default();
-        Halting { own, strangers: children.into_iter().collect(), adopts }
+        Halting { own, strangers: children.into_iter().collect(), adopts, belonging }
     }
 
     /// Stops the job: its processes, whatever group or session they are in. `seeds` are those that are known; those of
     /// its control `group` are held meanwhile, where the kernel can do that.
-    pub(crate) fn stop(&self, seeds: &[u32], group: Option<&Group>, beat: &dyn Fn()) -> Standing {
+    pub(crate) fn stop(&self, seeds: &Seeds, group: Option<&Group>, beat: &dyn Fn()) -> Standing {
         let mut family = Family::new(seeds, self);
         match group {
             Some(group) => group.frozen(|| family.stop(beat)),
@@ -65,7 +77,7 @@ impl Halting {
     }
 
     /// Kills the job, and waits until none of it is left. `dying` is told of each process before.
-    pub(crate) fn kill(&self, seeds: &[u32], beat: &dyn Fn(), mut dying: impl FnMut(u32)) {
+    pub(crate) fn kill(&self, seeds: &Seeds, beat: &dyn Fn(), mut dying: impl FnMut(u32)) {
         let mut family = Family::new(seeds, self);
         let until = Instant::now() + PATIENCE;
         let mut told = HashSet::new();
@@ -87,9 +99,9 @@ impl Halting {
         }
     }
 
-    /// All of a job of which these are known.
-    pub(crate) fn all(&self, seeds: Vec<u32>) -> Vec<u32> {
-        kin(seeds, self)
+    /// All of a job of which these are known by what the programs have told.
+    pub(crate) fn all(&self, told: &[u32]) -> Vec<u32> {
+        kin(told.iter().copied().filter(|&pid| self.belonging.has(pid).is_some()).collect(), self)
     }
 
     /// Takes the ends of orphans that came to us, but for the `spared` ones, whose end is still asked for
@@ -126,20 +138,19 @@ impl Standing {
     }
 }
 
-/// A process by its id and the time of its start, which no other has.
-type Name = (u32, u64);
-
 /// A job's processes that have been found.
 struct Family<'a> {
-    seeds: Vec<u32>,
+    seeds: Vec<Name>,
     halting: &'a Halting,
     /// With a descriptor each.
     known: HashMap<Name, OwnedFd>,
 }
 
 impl<'a> Family<'a> {
-    fn new(seeds: &[u32], halting: &'a Halting) -> Family<'a> {
-        Family { seeds: seeds.to_vec(), halting, known: HashMap::new() }
+    fn new(seeds: &Seeds, halting: &'a Halting) -> Family<'a> {
+        let certain = seeds.certain.iter().filter_map(|&pid| name(pid));
+        let told = seeds.told.iter().filter_map(|&pid| halting.belonging.has(pid));
+        Family { seeds: certain.chain(told).collect(), halting, known: HashMap::new() }
     }
 
     /// Stops all, until there are no more.
@@ -158,8 +169,10 @@ impl<'a> Family<'a> {
 
     /// Looks for those that are not known; whether there were any.
     fn grow(&mut self) -> bool {
-        let mut seeds = self.seeds.clone();
-        seeds.extend(self.known.keys().map(|&(pid, _)| pid));
+        // Numbers are used again.
+        let lives = |&&seed: &&Name| name(seed.0) == Some(seed);
+        let seeds = self.seeds.iter().chain(self.known.keys()).filter(lives);
+        let seeds = seeds.map(|&(pid, _)| pid).collect();
         let mut any = false;
         for pid in kin(seeds, self.halting) {
             any |= self.learn(pid);
@@ -217,16 +230,40 @@ fn kin(mut seeds: Vec<u32>, halting: &Halting) -> Vec<u32> {
     all
 }
 
-fn name(pid: u32) -> Option<Name> {
-    Some((pid, read::stat(pid).ok()?.starttime))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::cell::RefCell;
     use std::fs;
+    use std::path::Path;
     use std::process::Command;
+
+    /// In place of this process, whose other children are those of other tests.
+    fn standing_in() -> Halting {
+        let belonging = Belonging::to(None, Path::new("/nowhere/session"));
+        Halting { own: 1 << 23, strangers: HashSet::new(), adopts: false, belonging }
+    }
+
+    #[test]
+    fn who_is_only_told_to_be_of_the_job_lives_on() {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60");
+        let mut bystander = sleep.spawn().unwrap();
+        sleep.env(heaptape_wire::session::SESSION_VARIABLE, "/nowhere/session");
+        let mut member = sleep.spawn().unwrap();
+        let told = vec![bystander.id(), member.id()];
+        assert_eq!(standing_in().all(&told), [member.id()]);
+        let mut dying = Vec::new();
+        let reaper = std::thread::spawn(move || member.wait().unwrap());
+        let seeds = Seeds { told, ..Seeds::default() };
+        standing_in().kill(&seeds, &|| (), |pid| dying.push(pid));
+        let status = reaper.join().unwrap();
+        let ended = bystander.try_wait().unwrap();
+        bystander.kill().unwrap();
+        bystander.wait().unwrap();
+        assert_eq!((dying, ended), (vec![seeds.told[1]], None));
+        assert!(!status.success());
+    }
 
     #[test]
     fn nobody_waits_for_a_frozen_process_to_notice_that_it_is_stopped() {
@@ -238,11 +275,11 @@ mod tests {
         fs::write(&freeze, "0").unwrap();
         let group = Group::at(2, stand.clone(), "stand".into()).unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // In place of this process, whose other children are those of other tests.
-        let halting = Halting { own: 1 << 23, strangers: HashSet::new(), adopts: false };
+        let halting = standing_in();
         let seen = RefCell::new(Vec::new());
         let beat = || seen.borrow_mut().push(fs::read_to_string(&freeze).unwrap());
-        let standing = halting.stop(&[child.id()], Some(&group), &beat);
+        let seeds = Seeds { certain: vec![child.id()], ..Seeds::default() };
+        let standing = halting.stop(&seeds, Some(&group), &beat);
         child.kill().unwrap();
         child.wait().unwrap();
         drop(group);

@@ -112,10 +112,14 @@ fn allocate(file: &File, at: usize, bytes: usize) -> io::Result<()> {
 /// A ledger in memory of its own, all of it ready.
 #[cfg(test)]
 pub(crate) fn in_memory() -> Ledger {
-    let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    let (access, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // Of a file, so that a machine that counts what is only reserved lets us have it.
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = File::from(rustix::fs::memfd_create("heaptape-ledger", flags).unwrap());
+    file.set_len(LEDGER_BYTES as u64).unwrap();
     // SAFETY: new memory, which stays for the process's life.
     unsafe {
-        let base = rustix::mm::mmap_anonymous(std::ptr::null_mut(), LEDGER_BYTES, access, private);
+        let base = rustix::mm::mmap(std::ptr::null_mut(), LEDGER_BYTES, access, shared, &file, 0);
         Ledger::new(base.unwrap().cast())
     }
 }

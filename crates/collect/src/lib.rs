@@ -15,6 +15,7 @@ mod admit;
 mod apart;
 mod arch;
 mod arena;
+mod belonging;
 mod budget;
 mod caller;
 mod cgroup;

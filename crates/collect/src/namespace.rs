@@ -72,9 +72,11 @@ impl Namespaces {
         Namespaces { own, arena, began, all: OnceCell::new() }
     }
 
-    /// A process will be covered that may have begun before we did.
+    /// A process will be covered that may have begun before we did, unless it is gone by now.
     pub(crate) fn expect(&mut self, pid: u32) {
-        self.began = self.began.min(read::stat(pid).map_or(0, |stat| stat.starttime));
+        if let Ok(stat) = read::stat(pid) {
+            self.began = self.began.min(stat.starttime);
+        }
     }
 
     /// A new round begins: what was seen of all processes holds no more.
@@ -131,14 +133,16 @@ impl Namespaces {
         read::stat(pid).is_ok_and(|stat| stat.starttime < self.began)
     }
 
-    /// Looks for a process, among `near` ones first.
+    /// Looks for a process, among `near` ones first. It is none that is older than the job: whoever bears such a number
+    /// has not told it, somebody has written it over another's.
     pub(crate) fn find(&self, sought: &Sought, near: &[u32]) -> Found {
-        // Of one that is older than the job, somebody has written the number over another's.
-        if self.is_here(sought.who) && !self.is_older(sought.who.pid) {
-            return Found::Here(sought.who.pid);
+        if self.is_here(sought.who) {
+            let pid = sought.who.pid;
+            return if self.is_older(pid) { Found::Absent } else { Found::Here(pid) };
         }
+        let is_it = |&pid: &u32| is_it(pid, sought) == Some(true) && !self.is_older(pid);
         let likely = near.iter().copied().chain([sought.who.pid]);
-        if let Some(pid) = likely.into_iter().find(|&pid| is_it(pid, sought) == Some(true)) {
+        if let Some(pid) = likely.into_iter().find(is_it) {
             return Found::Here(pid);
         }
         let is_old = self.all.get().is_some();
@@ -156,9 +160,9 @@ impl Namespaces {
                 continue;
             }
             match is_it(pid, sought) {
-                Some(true) => return Found::Here(pid),
                 Some(false) => {}
-                None if self.is_older(pid) => {}
+                _ if self.is_older(pid) => {}
+                Some(true) => return Found::Here(pid),
                 None => found = Found::Unsure,
             }
         }
@@ -223,5 +227,53 @@ impl Census {
             }
         }
         Census { processes, is_whole }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sought(who: Who) -> Sought {
+        Sought { who, proof: None }
+    }
+
+    #[test]
+    fn a_number_of_a_process_that_is_older_than_the_job_is_nobodys() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        let mut namespaces = Namespaces::new(((0, 0), 0));
+        for pid in [1, std::os::unix::process::parent_id()] {
+            let who = namespaces.here(pid);
+            if namespaces.is_older(pid) {
+                assert_eq!(namespaces.find(&sought(who), &[pid]), Found::Absent, "{pid}");
+            }
+        }
+        for pid in [own, child.id()] {
+            let who = namespaces.here(pid);
+            assert_eq!(namespaces.find(&sought(who), &[]), Found::Here(pid));
+        }
+        // The same of those of another namespace, which are looked for among all.
+        namespaces.began = u64::MAX;
+        let away = namespaces.of(child.id());
+        namespaces.own = Some(away.namespace ^ 1);
+        assert_eq!(namespaces.find(&sought(away), &[child.id()]), Found::Absent);
+        assert_eq!(namespaces.find(&sought(away), &[]), Found::Absent);
+        namespaces.began = 0;
+        namespaces.begin_round();
+        assert_eq!(namespaces.find(&sought(away), &[]), Found::Here(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn one_that_is_gone_before_it_is_expected_makes_no_other_believed() {
+        let mut namespaces = Namespaces::new(((0, 0), 0));
+        let began = namespaces.began;
+        namespaces.expect(1 << 23);
+        assert!(began > 0 && namespaces.began == began);
+        let parent = std::os::unix::process::parent_id();
+        namespaces.expect(parent);
+        assert_eq!(namespaces.find(&sought(namespaces.here(parent)), &[]), Found::Here(parent));
     }
 }

@@ -82,7 +82,7 @@ pub(crate) trait Observer {
     fn admits(&mut self, _pid: u32) {}
 
     /// Whether it is certain by now that the job does not stay within its limit.
-    fn is_broken(&mut self) -> bool {
+    fn is_broken(&mut self, _recorder: &Recorder) -> bool {
         false
     }
 

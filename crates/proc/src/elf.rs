@@ -355,8 +355,12 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::print_stderr, reason = "a test says what it had to do without")]
     fn changed_bytes_never_panic() {
-        let whole = std::fs::read("/bin/true").unwrap();
+        let programs = ["/bin/true", "/usr/bin/true", "/bin/sh"];
+        let Some(whole) = programs.iter().find_map(|path| std::fs::read(path).ok()) else {
+            return eprintln!("none of {programs:?} can be read");
+        };
         let path = std::env::temp_dir().join(format!("heaptape-changed-{}", std::process::id()));
         // The headers, then places all over the file.
         let places = (4..1000).chain((1000..whole.len()).step_by(whole.len() / 500));

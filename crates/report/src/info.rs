@@ -22,6 +22,7 @@ pub fn write(
     write_foremost(out, &overview.members)?;
     write_jobs(out, &overview.members)?;
     write_verdicts(out, overview)?;
+    write_stackless(out, overview)?;
     write_settings(out, overview)?;
     write_uncovered(out, overview, style)?;
     if overview.members.is_empty() {
@@ -118,6 +119,30 @@ fn write_foremost(out: &mut impl Write, members: &[Member]) -> io::Result<()> {
         writeln!(out, "Highest peak: {}, with {peak}.", text::process(highest))?;
     }
     Ok(())
+}
+
+/// Names processes that have made blocks and have no stacks, where those were wanted.
+fn write_stackless(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    const NAMED: usize = 5;
+    let makes = |p: &ProcessSummary| {
+        let made = p.calls.iter().filter(|(call, _)| !matches!(call, Call::Free | Call::Delete));
+        made.fold(0, |sum: u64, (_, count)| sum.saturating_add(count)) > 0
+    };
+    let is_without = |p: &&ProcessSummary| p.sites.sites == 0 && makes(p);
+    let without: Vec<_> = overview.members.iter().map(|m| &m.process).filter(is_without).collect();
+    if without.is_empty() || overview.summary.header.stacks().is_none() {
+        return Ok(());
+    }
+    let names: Vec<_> = without.iter().take(NAMED).map(|p| text::process(p)).collect();
+    let more = match without.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {} more", Count(more as u64)),
+    };
+    writeln!(
+        out,
+        "No call stacks could be had of (they need glibc 2.35 or later, and room in the address space): {}{more}.",
+        names.join("; ")
+    )
 }
 
 /// Says which parallel jobs the processes belong to.
@@ -319,6 +344,7 @@ fn total(members: &[Member], figure: impl Fn(&ProcessSummary) -> u64) -> String 
 mod tests {
     use super::*;
     use crate::sample::overview;
+    use heaptape_analyze::{CallCounts, Header};
 
     #[test]
     fn a_summary_reads_as_sentences() {
@@ -370,6 +396,31 @@ Next: heaptape live 'a b.tape' --at peak · heaptape events 'a b.tape' 0..20
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn processes_that_could_have_no_stacks_are_named_where_stacks_were_wanted() {
+        let told = |overview: &Overview| {
+            let mut out = Vec::new();
+            write(&mut out, "x", overview, Style { width: 120, color: false }).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            text.lines().find(|line| line.starts_with("No call stacks")).map(str::to_owned)
+        };
+        let mut all = overview();
+        all.members[0].process.calls = CallCounts::default();
+        all.summary.header.settings.push((Header::STACKS.to_owned(), "64".to_owned()));
+        assert_eq!(told(&all), None, "it has made nothing");
+        all.members[0].process.calls = [(Call::Free, 3), (Call::New, 2)].into_iter().collect();
+        let ends = "room in the address space): process 78 (#1), prog 'two words'.";
+        assert!(told(&all).is_some_and(|line| line.ends_with(ends)), "{:?}", told(&all));
+        all.members = vec![all.members[0].clone(); 7];
+        assert!(told(&all).is_some_and(|line| line.ends_with("; and 2 more.")));
+        all.members.truncate(1);
+        all.members[0].process.sites.sites = 1;
+        assert_eq!(told(&all), None);
+        all.members[0].process.sites.sites = 0;
+        all.summary.header.settings.pop();
+        assert_eq!(told(&all), None);
     }
 
     #[test]

@@ -27,6 +27,14 @@ impl CallCounts {
     }
 }
 
+impl FromIterator<(Call, u64)> for CallCounts {
+    fn from_iter<T: IntoIterator<Item = (Call, u64)>>(all: T) -> CallCounts {
+        let mut counts = CallCounts::default();
+        all.into_iter().for_each(|(call, count)| counts.add(call, count));
+        counts
+    }
+}
+
 /// A process of the tape, as its counts stood at the end of what can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessSummary {

@@ -21,9 +21,14 @@ impl Blocks {
         }
     }
 
-    /// Process: so many bytes less; before the budget has them. Or, collector: the process that had them is gone.
+    /// Process: so many bytes less; before the budget has them. Or, collector: the process that had them is gone. There
+    /// are never fewer than none: where more goes than came, the most is known no longer.
     pub fn sub(&self, bytes: u64) {
-        self.now.fetch_sub(bytes, Ordering::SeqCst);
+        let before = self.now.fetch_sub(bytes, Ordering::SeqCst);
+        if before < bytes {
+            self.blur();
+            self.now.fetch_add(bytes - before, Ordering::SeqCst);
+        }
     }
 
     /// Whether there would be more than ever with so many bytes.
@@ -31,7 +36,7 @@ impl Blocks {
         self.now.load(Ordering::SeqCst).saturating_add(bytes) > self.most.load(Ordering::Relaxed)
     }
 
-    /// Collector: a process was interrupted for ever between two steps, or what it had lives on in others.
+    /// A process was interrupted for ever between two steps, or what it had lives on in others.
     pub fn blur(&self) {
         self.is_vague.store(1, Ordering::Relaxed);
     }
@@ -39,5 +44,25 @@ impl Blocks {
     /// The most at one instant; `None` where it is not known.
     pub fn most(&self) -> Option<u64> {
         (self.is_vague.load(Ordering::Relaxed) == 0).then(|| self.most.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_and_never_came_leaves_none_and_a_most_that_nobody_knows() {
+        let (now, most, is_vague) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
+        let blocks = Blocks { now, most, is_vague };
+        blocks.add(100);
+        blocks.sub(100);
+        assert_eq!(blocks.most(), Some(100));
+        blocks.add(30);
+        blocks.sub(70);
+        assert_eq!(blocks.most(), None);
+        // From here on it is counted as from the begin.
+        blocks.add(40);
+        assert!(!blocks.would_rise(60) && blocks.would_rise(61));
     }
 }

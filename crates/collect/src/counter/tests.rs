@@ -3,6 +3,7 @@
 use super::*;
 use crate::namespace::{Found, Sought, Who};
 use crate::process::Identity;
+use heaptape_ledger::Bounds;
 use heaptape_tape::{Origin, ProcessNumber, ProcessStart};
 use heaptape_wire::budget::Machine;
 use heaptape_wire::ledger::{OnLimit, Wanted};

@@ -11,7 +11,7 @@ use super::members::{Members, Who};
 use super::{Seen, parts};
 use crate::budget::{self, Budget};
 use crate::cgroup::Group;
-use crate::halt::Halting;
+use crate::halt::{Halting, Seeds};
 use crate::segments::Identity;
 
 /// How often a group is looked at, and the share of the time that may take: one part in this many.
@@ -44,6 +44,9 @@ pub(super) struct Looker {
     last: Option<(Instant, u64)>,
     /// What was shared beyond all that is charged, at the last look.
     unmapped: u64,
+    /// Groups of commands that stay there, by their paths, and whether there is one of which that is not known.
+    others: Vec<String>,
+    is_of_unknown: bool,
     members: Members,
     to_note: Budget,
     seen: Seen,
@@ -75,6 +78,8 @@ impl Looker {
             due: Budget::new(every, share, now),
             last: None,
             unmapped: 0,
+            others: Vec::new(),
+            is_of_unknown: false,
             members: Members::default(),
             to_note: Budget::new(MEMBERS.0, MEMBERS.1, now),
             seen: Seen::default(),
@@ -91,14 +96,25 @@ impl Looker {
         self.kernel.missing = Some(why);
     }
 
-    /// Not all of the job has come into the group: what is not in it has left nothing.
-    pub(super) fn is_of_some_only(&mut self, why: String) {
+    /// Not all of the job has come into the group: who stays in another has left nothing.
+    pub(super) fn is_of_some_only(&mut self, why: String, stays_in: Option<String>) {
         self.kernel.missing.get_or_insert(why);
+        match stays_in {
+            Some(path) => self.others.push(path),
+            None => self.is_of_unknown = true,
+        }
     }
 
-    /// Whether the job has to end, or had to.
-    pub(super) fn is_over(&self) -> bool {
-        self.kernel.over.is_some()
+    /// Whether the job has to end, or had to, or has passed its limit where nobody holds it to that.
+    pub(super) fn is_broken(&self) -> bool {
+        let has_unaccounted = || self.basis != Basis::Resident && self.unaccounted().is_some();
+        self.kernel.over.is_some() || self.kernel.is_left || has_unaccounted()
+    }
+
+    /// What is unaccounted, where that is more than may be.
+    fn unaccounted(&self) -> Option<u64> {
+        let unaccounted = self.seen.unaccounted.max(Some(self.kernel.unmapped));
+        unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit))
     }
 
     /// The command has started.
@@ -112,7 +128,7 @@ impl Looker {
     }
 
     /// Looks, if it is time to; why the job has to end is kept.
-    pub(super) fn look(&mut self, is_last: bool) {
+    pub(super) fn look(&mut self, is_last: bool, beat: &dyn Fn()) {
         let now = Instant::now();
         let is_held_here = self.group.is_some() || self.basis == Basis::Resident;
         // What comes after the end was decided is no news.
@@ -128,7 +144,7 @@ impl Looker {
         self.due.spent(cost.min(longest), ended);
         let Some((judge, bytes)) = found else { return };
         let who = match judge {
-            Judge::Kernel | Judge::Machine => self.killed(),
+            Judge::Kernel | Judge::Machine => self.killed(beat),
             Judge::Resident | Judge::Unaccounted => self.largest(),
         };
         let time = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -138,13 +154,14 @@ impl Looker {
 
     /// The same, and stops a job that has to end: so it takes no more until that is done.
     pub(super) fn look_and_stop(&mut self) {
-        self.look(false);
+        self.look(false, &|| ());
         if !self.is_news || std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
         let pids = self.pids();
         let Some(halting) = &self.halting else { return };
-        halting.stop(&pids, self.group.as_deref(), &|| ());
+        let seeds = Seeds { certain: pids, ..Seeds::default() };
+        halting.stop(&seeds, self.group.as_deref(), &|| ());
     }
 
     /// Why the job has to end, once.
@@ -210,8 +227,6 @@ impl Looker {
         if let Some(shared) = memory.shared {
             self.look_for_unmapped(shared.saturating_sub(objects.max(self.objects())));
         }
-        let unaccounted = self.seen.unaccounted.max(Some(self.kernel.unmapped));
-        let unaccounted = unaccounted.filter(|&bytes| bytes > unaccounted_allowed(self.limit));
         if memory.oom_kills > Some(0) {
             // It is gone now; so much there was at the last look, at least.
             let is_ours = memory.peak.is_none_or(|peak| peak >= self.ceiling - self.ceiling / 16);
@@ -220,7 +235,7 @@ impl Looker {
         } else if self.basis == Basis::Resident && held > self.limit {
             Some((Judge::Resident, held))
         } else {
-            let bytes = unaccounted.filter(|_| self.is_suspect())?;
+            let bytes = self.unaccounted().filter(|_| self.is_suspect())?;
             Some((Judge::Unaccounted, bytes))
         }
     }
@@ -240,8 +255,8 @@ impl Looker {
     /// The processes of the group, or those that are known and their children.
     fn pids(&self) -> Vec<u32> {
         let known = || {
-            let pids = self.seen.pids.clone();
-            self.halting.as_ref().map(|halting| halting.all(pids)).unwrap_or_default()
+            let all = |halting: &Halting| halting.all(&self.seen.pids);
+            self.halting.as_ref().map(all).unwrap_or_default()
         };
         self.group.as_ref().map_or_else(known, |group| group.pids())
     }
@@ -253,13 +268,14 @@ impl Looker {
     }
 
     /// Whom the kernel has killed. It says so before he is gone, so there is a little waiting.
-    fn killed(&self) -> Option<Who> {
+    fn killed(&self, beat: &dyn Fn()) -> Option<Who> {
         let until = Instant::now() + DYING;
         loop {
             let who = self.members.killed(self.seen.root);
             if who.is_some() || Instant::now() >= until {
                 return who;
             }
+            beat();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -274,14 +290,15 @@ impl Looker {
         }
     }
 
-    /// Whether one of these processes is not in the group. One that is ending is in none any more; it has no memory
+    /// Whether one of these processes is neither in the group nor where one was that has not come into it. One that is ending is in none any more; it has no memory
     /// left then, so that is looked at afterwards.
     fn has_left(&self) -> bool {
-        let Some(group) = self.group.as_ref().filter(|_| self.kernel.missing.is_none()) else {
+        let Some(group) = self.group.as_ref().filter(|_| !self.is_of_unknown) else {
             return false;
         };
         let has_memory = |pid| read::statm(pid, 1).is_ok_and(|statm| statm.resident > 0);
-        self.seen.pids.iter().any(|&pid| group.has(pid) == Some(false) && has_memory(pid))
+        let is_outside = |pid| group.has(pid) == Some(false) && !group.is_within(pid, &self.others);
+        self.seen.pids.iter().any(|&pid| is_outside(pid) && has_memory(pid))
     }
 
     /// What the kernel says of the job, at its end.

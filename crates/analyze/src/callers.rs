@@ -10,7 +10,7 @@ use heaptape_tape::{LiveBlock, Mark, ProcessNumber, ProcessSummary, Sites, Tape}
 use crate::Error;
 use crate::live::{Caller, Trace};
 use crate::modules::{Modules, Place};
-use crate::sites::Site;
+use crate::sites::Standing;
 use crate::stack::Stack;
 
 /// The modules of those processes of a tape that were asked for so far.
@@ -57,19 +57,18 @@ impl<'a> Callers<'a> {
             stacks.zip(modules).zip(block.site).and_then(|(((stacks, _), modules), site)| {
                 Stack::of(stacks, site, modules, block.birth)
             });
-        let trace = |stack| Box::new(Trace { process: block.process, stack, frames: Vec::new() });
-        Ok(Caller { address: block.caller, place, trace: stack.map(trace) })
+        Ok(Caller::at(block.caller, place, block.process, stack))
     }
 
     /// The call stack of a site, where that is known.
-    pub fn trace(&mut self, site: &Site) -> Result<Option<Trace>, Error> {
-        let Some(number) = site.stack else { return Ok(None) };
-        self.load_stacks(site.process)?;
-        let (stacks, modules) = (self.stacks.get(&site.process), self.known.get(&site.process));
+    pub fn trace(&mut self, standing: &Standing) -> Result<Option<Trace>, Error> {
+        let Standing { process, stack: Some(number), met } = *standing else { return Ok(None) };
+        self.load_stacks(process)?;
+        let (stacks, modules) = (self.stacks.get(&process), self.known.get(&process));
         let stack = stacks
             .zip(modules)
-            .and_then(|((stacks, _), modules)| Stack::of(stacks, number, modules, site.met));
-        Ok(stack.map(|stack| Trace { process: site.process, stack, frames: Vec::new() }))
+            .and_then(|((stacks, _), modules)| Stack::of(stacks, number, modules, met));
+        Ok(stack.map(|stack| Trace::of(process, stack)))
     }
 
     /// How many times modules of a process had been unloaded before the event `index`.

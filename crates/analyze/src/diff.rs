@@ -13,10 +13,10 @@ use heaptape_tape::{LiveBlock, ProcessSummary, Sites, Tape};
 use crate::Error;
 use crate::bins::Bin;
 use crate::callers::Callers;
-use crate::live::{self, Caller, Trace};
+use crate::live::{self, Caller};
 use crate::lives::Load;
 use crate::modules::{Module, Place};
-use crate::sites::Origin;
+use crate::sites::{Origin, Standing};
 use crate::stack::{self, Stack};
 use crate::survey::{self, Moments};
 
@@ -109,10 +109,9 @@ pub fn made_by(
         sites
             .filter_map(|site| match site.origin {
                 Origin::Caller { address, place } => {
-                    let stack = site.stack.and_then(|n| Stack::of(&stacks, n, modules, site.met));
-                    let process = process.number;
-                    let trace = |stack| Box::new(Trace { process, stack, frames: Vec::new() });
-                    let caller = Caller { address, place, trace: stack.map(trace) };
+                    let Standing { stack, met, .. } = site.standing;
+                    let stack = stack.and_then(|n| Stack::of(&stacks, n, modules, met));
+                    let caller = Caller::at(address, place, process.number, stack);
                     Some((Subject::Caller(caller), figures(site.deeds.made)))
                 }
                 Origin::Inherited => None,

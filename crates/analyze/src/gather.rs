@@ -3,6 +3,7 @@
 //! The figures come from the survey of each process, the places from its modules; functions are looked up by a
 //! [`Namer`], which is handed in, once for each place of a file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -40,6 +41,20 @@ pub trait Namer {
 
 /// The frames of a stack of a process with their names, innermost first, and how it ends where it is not whole.
 pub fn named(stack: &stack::Stack, process: &ProcessSummary, namer: &mut dyn Namer) -> Vec<Frame> {
+    let mut frames = all_named(stack, process, namer);
+    if let Some(cut) = middle(frames.len()) {
+        frames.splice(cut, [too_deep()]);
+    }
+    frames.extend(end(stack.end, frames.is_empty()));
+    frames
+}
+
+/// The frames of a stack of a process with their names, innermost first, as many as there are.
+pub fn all_named(
+    stack: &stack::Stack,
+    process: &ProcessSummary,
+    namer: &mut dyn Namer,
+) -> Vec<Frame> {
     let mut frames = Vec::new();
     for frame in &stack.frames {
         match frame {
@@ -57,12 +72,17 @@ pub fn named(stack: &stack::Stack, process: &ProcessSummary, namer: &mut dyn Nam
             stack::Frame::Interpreted { code, line } => frames.push(script(code.as_ref(), *line)),
         }
     }
-    if frames.iter().any(|frame| frame.kind == FrameKind::Python) {
-        frames.retain(|frame| !is_interpreter(frame));
-    }
-    frames.truncate(DEEPEST);
-    frames.extend(end(stack.end, frames.is_empty()));
     frames
+}
+
+/// The frames of a stack of so many that are left out, so that the innermost stay, and who called them all.
+fn middle(frames: usize) -> Option<Range<usize>> {
+    (frames > DEEPEST).then(|| DEEPEST - OUTERMOST - 1..frames - OUTERMOST)
+}
+
+/// What stands for those.
+fn too_deep() -> Frame {
+    Frame { kind: FrameKind::Cut, ..Frame::named("(calls left out)") }
 }
 
 /// A frame at a place of which no function is known.
@@ -145,6 +165,7 @@ impl Profile {
             known: HashMap::new(),
             held: HashMap::new(),
             addresses: HashMap::new(),
+            lines: HashMap::new(),
         };
         let peaks = account::peaks(tape, chosen, progress)?;
         for (process, peak) in chosen.iter().zip(peaks) {
@@ -196,6 +217,8 @@ struct Gather<'a> {
     held: HashMap<*const Module, Held>,
     /// The same by the address in the process that is added, and how many changes of its modules were before.
     addresses: HashMap<(u64, usize), Box<[FrameNumber]>>,
+    /// The frames of its scripts' lines.
+    lines: HashMap<(u32, u32), FrameNumber>,
 }
 
 /// What makes frames of a process's addresses.
@@ -227,6 +250,7 @@ impl Gather<'_> {
         let process = own.process;
         let Ask { processes, threads, .. } = *self.ask;
         self.addresses.clear();
+        self.lines.clear();
         for site in sites {
             let frames = self.frames(&site, own);
             let stack = Stack {
@@ -247,23 +271,22 @@ impl Gather<'_> {
 
     fn frames(&mut self, site: &Site, own: &Own<'_>) -> Vec<FrameNumber> {
         let mut frames = Vec::new();
-        match (&site.origin, site.stack.and_then(|number| own.stacks.get(number))) {
+        match (&site.origin, site.standing.stack.and_then(|number| own.stacks.get(number))) {
             (Origin::Inherited, _) => self.mark(INHERITED, FrameKind::Unknown, &mut frames),
             (_, Some(stack)) => {
-                let passed = own.changes.partition_point(|&change| change <= site.met);
+                let passed = own.changes.partition_point(|&change| change <= site.standing.met);
                 for &frame in &stack.frames {
                     match interpreted_of(frame) {
-                        Some((code, line)) => {
-                            let script = script(own.stacks.code(code), line);
-                            frames.push(self.builder.frame(script));
-                        }
-                        None => self.address(own, frame, (passed, site.met), &mut frames),
+                        Some(line) => frames.push(self.line(own, line)),
+                        None => self.address(own, frame, (passed, site.standing.met), &mut frames),
                     }
                 }
                 if !self.ask.raw {
                     self.fold_interpreter(&mut frames);
                 }
-                frames.truncate(DEEPEST);
+                if let Some(cut) = middle(frames.len()) {
+                    frames.splice(cut, [self.builder.frame(too_deep())]);
+                }
                 let end = end(stack.end, frames.is_empty());
                 frames.extend(end.map(|end| self.builder.frame(end)));
             }
@@ -277,6 +300,13 @@ impl Gather<'_> {
     /// A line that says something in the place of a call.
     fn mark(&mut self, text: &str, kind: FrameKind, to: &mut Vec<FrameNumber>) {
         to.push(self.builder.frame(Frame { kind, ..Frame::named(text) }));
+    }
+
+    /// The frame of a line of a script in the process.
+    fn line(&mut self, own: &Own<'_>, (code, line): (u32, u32)) -> FrameNumber {
+        let builder = &mut self.builder;
+        let new = || builder.frame(script(own.stacks.code(code), line));
+        *self.lines.entry((code, line)).or_insert_with(new)
     }
 
     /// Leaves out the interpreter's own calls, if a line of Python is there.
@@ -303,7 +333,10 @@ impl Gather<'_> {
         let before = to.len();
         let place = own.modules.find_call(address, at.1);
         self.place(own, address, place.as_ref(), to);
-        self.addresses.insert((address, at.0), to[before..].into());
+        // Where no module is, one may come to be loaded.
+        if place.is_some() {
+            self.addresses.insert((address, at.0), to[before..].into());
+        }
     }
 
     /// Adds the frames at a return address.
@@ -354,13 +387,92 @@ impl Gather<'_> {
 /// Whether a call is one of the Python interpreter's own.
 fn is_interpreter(frame: &Frame) -> bool {
     let is_native = matches!(frame.kind, FrameKind::Native | FrameKind::Inlined);
-    let name = frame.module_name();
-    is_native && (name.starts_with("libpython") || name.starts_with("python"))
+    is_native && stack::is_interpreter(frame.module_name())
 }
 
 /// Frames of a stack that are kept, those of inlined functions counted.
 const DEEPEST: usize = 1024;
+/// So many of them are the outermost.
+const OUTERMOST: usize = 256;
 /// What stands for blocks that a process began with.
 const INHERITED: &str = "(inherited by fork)";
 /// What stands where no caller was taken down.
 const NO_CALLER: &str = "(no caller known)";
+
+#[cfg(test)]
+mod tests {
+    use heaptape_tape::{Note, NoteKind};
+
+    use super::*;
+    use crate::overview::tests::process;
+
+    /// Knows no function.
+    struct Nobody;
+
+    impl Namer for Nobody {
+        fn functions(&mut self, _: &Place) -> Vec<Function> {
+            Vec::new()
+        }
+
+        fn made(&mut self, _: &ProcessSummary, _: u64) -> Vec<Function> {
+            Vec::new()
+        }
+    }
+
+    fn note(kind: NoteKind, args: &[u64], text: &[u8]) -> Note {
+        Note { thread: 0, time: 0, caller: 0, kind, args: args.to_vec(), text: text.to_vec() }
+    }
+
+    #[test]
+    fn where_no_module_was_one_may_come_to_be_loaded() {
+        let mut modules = Modules::default();
+        let end = note(NoteKind::ModulesEnd, &[], b"");
+        let module = |start: u64, path: &[u8]| {
+            note(NoteKind::Module, &[0, start, start + 0x1000], &[&[0; 21][..], path].concat())
+        };
+        // A library that is in the list at 50 was loaded after the one at 20.
+        for (index, note) in [
+            (0, module(0x1000, b"exe")),
+            (0, end.clone()),
+            (20, module(0x1000, b"exe")),
+            (20, end.clone()),
+            (50, module(0x1000, b"exe")),
+            (50, module(0x5000, b"late")),
+            (50, end),
+        ] {
+            modules.note(index, &note);
+        }
+        let process = process(0, 1, 100);
+        let changes = modules.changes();
+        let own = Own { process: &process, modules: &modules, changes, stacks: Sites::default() };
+        let mut gather = Gather {
+            builder: Builder::default(),
+            ask: &Ask::default(),
+            namer: &mut Nobody,
+            known: HashMap::new(),
+            held: HashMap::new(),
+            addresses: HashMap::new(),
+            lines: HashMap::new(),
+        };
+        let mut label = |index: u64| {
+            let (mut frames, passed) = (Vec::new(), 0);
+            gather.address(&own, 0x5800, (passed, index), &mut frames);
+            gather.builder.get(frames[0]).label().into_owned()
+        };
+        assert_eq!(modules.find_call(0x5800, 0), None, "what is early");
+        assert_eq!([label(0), label(90), label(99)], ["0x5800", "late+0x5800", "late+0x5800"]);
+    }
+
+    #[test]
+    fn a_stack_that_is_too_deep_keeps_both_its_ends() {
+        assert_eq!(middle(DEEPEST), None);
+        for deep in [DEEPEST + 1, 5000] {
+            let mut frames: Vec<usize> = (0..deep).collect();
+            let cut = middle(deep).unwrap();
+            frames.splice(cut, [usize::MAX]);
+            assert_eq!((frames.len(), frames[0]), (DEEPEST, 0));
+            assert_eq!(frames[DEEPEST - OUTERMOST - 1], usize::MAX);
+            assert_eq!(frames[DEEPEST - OUTERMOST..], (deep - OUTERMOST..deep).collect::<Vec<_>>());
+        }
+    }
+}

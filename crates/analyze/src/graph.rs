@@ -8,24 +8,25 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use crate::profile::{FrameKind, FrameNumber, Measure, Profile, Stack};
-use crate::tree::{Functions, Grain};
+use crate::tree::{self, Functions, Grain};
 
 /// What is asked of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// What it is measured by.
     pub measure: Measure,
-    /// What is 100 %, in the measure.
-    pub whole: u64,
     /// No more functions than these are kept.
     pub most_nodes: usize,
-    /// Functions with a smaller part of the whole are folded.
+    /// Functions with a smaller part of what the stacks have are folded; if all are, a few of them stay.
     pub least_node: f64,
     /// No more edges than these are kept.
     pub most_edges: usize,
-    /// Edges with a smaller part of the whole are left out.
+    /// Edges with a smaller part of it are left out.
     pub least_edge: f64,
 }
+
+/// So many functions are kept, where all of them are little.
+const FEW: usize = 10;
 
 /// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Graph {
         graph.folded_own = sums.all.saturating_sub(own);
         let mut edges = calls.edges(&kept);
         let found = edges.len();
-        let least = part(plan.whole, plan.least_edge);
+        let least = tree::least(graph.all, plan.least_edge);
         edges.retain(|edge| edge.weight >= least);
         edges.sort_by_key(|edge| (Reverse(edge.weight), edge.from, edge.to));
         edges.truncate(plan.most_edges);
@@ -116,11 +117,6 @@ impl Graph {
         }
         is_met.get(to) == Some(&true)
     }
-}
-
-/// The least weight of what is to be kept; nothing at all never is.
-fn part(whole: u64, least: f64) -> u64 {
-    ((whole as f64 * least).ceil() as u64).max(1)
 }
 
 /// The sums of all functions, by their numbers.
@@ -203,9 +199,14 @@ impl Calls<'_> {
 
     /// The functions to keep: their place among the nodes by their number, and the nodes.
     fn nodes(&self, sums: &Sums) -> (Vec<Option<usize>>, Vec<Node>) {
-        let least = part(self.plan.whole, self.plan.least_node);
+        let least = tree::least(sums.all, self.plan.least_node);
         let mut chosen: Vec<usize> =
             (0..sums.own.len()).filter(|&function| sums.all_of[function] >= least).collect();
+        let is_little = chosen.is_empty();
+        if is_little {
+            chosen = (0..sums.own.len()).filter(|&function| sums.all_of[function] > 0).collect();
+        }
+        let most = if is_little { self.plan.most_nodes.min(FEW) } else { self.plan.most_nodes };
         // Of what only hands a call on little is learnt.
         let worth = |function: usize| {
             let hands_on = sums.own[function] == 0
@@ -213,9 +214,9 @@ impl Calls<'_> {
                 && sums.callees[function] <= 1;
             if hands_on { sums.all_of[function] / 8 } else { sums.all_of[function] }
         };
-        if chosen.len() > self.plan.most_nodes {
+        if chosen.len() > most {
             chosen.sort_by_key(|&function| (Reverse(worth(function)), function));
-            chosen.truncate(self.plan.most_nodes);
+            chosen.truncate(most);
         }
         chosen.sort_by_key(|&function| {
             (Reverse(sums.all_of[function]), sums.own[function], function)
@@ -270,7 +271,6 @@ mod tests {
 
     const PLAN: Plan = Plan {
         measure: Measure { metric: Metric::Total, blocks: false },
-        whole: 0,
         most_nodes: usize::MAX,
         least_node: 0.0,
         most_edges: usize::MAX,
@@ -280,8 +280,7 @@ mod tests {
     /// The graph of folded stacks: its nodes as `name all own`, its edges as `from>to weight`, residual ones with `..>`.
     fn graph(text: &str, plan: Plan) -> (Graph, Vec<String>, Vec<String>) {
         let profile: Profile = text.parse().unwrap();
-        let whole = profile.deeds().made.bytes;
-        let graph = Graph::of(&profile, &Plan { whole, ..plan });
+        let graph = Graph::of(&profile, &plan);
         let name = |node: &Node| profile.frames[node.frame.0 as usize].label().into_owned();
         let nodes = graph.nodes.iter().map(|n| format!("{} {} {}", name(n), n.all, n.own));
         let edges = graph.edges.iter().map(|e| {
@@ -327,6 +326,17 @@ mod tests {
     }
 
     #[test]
+    fn where_all_functions_are_little_the_largest_are_kept() {
+        let mut text = String::new();
+        for n in 0..1000 {
+            text += &format!("f{n} {}\n", 1000 + n);
+        }
+        let (little, nodes, _) = graph(&text, Plan { least_node: 0.005, ..PLAN });
+        assert_eq!((nodes.len(), little.folded), (FEW, 990));
+        assert_eq!(nodes[0], "f999 1999 1999");
+    }
+
+    #[test]
     fn what_only_hands_on_is_folded_before_others() {
         let plan = Plan { most_nodes: 3, ..PLAN };
         let (_, nodes, _) = graph("a;b;c;d;e;f 90\na;b;c;d;e;g 20", plan);
@@ -337,7 +347,7 @@ mod tests {
     fn where_stacks_were_cut_is_no_function() {
         let mut profile: Profile = "cut;a 5".parse().unwrap();
         profile.frames[1].kind = FrameKind::Cut;
-        let graph = Graph::of(&profile, &Plan { whole: 5, ..PLAN });
+        let graph = Graph::of(&profile, &PLAN);
         assert_eq!((graph.nodes.len(), graph.edges.len(), graph.folded), (1, 0, 0));
     }
 

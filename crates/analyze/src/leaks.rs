@@ -12,13 +12,14 @@ use std::collections::{HashMap, HashSet};
 
 use heaptape_tape::{
     LiveBlock, Mark, ProcessNumber, ProcessSummary, SiteNumber, Sites, Summary, Tape,
+    interpreted_of,
 };
 
 use crate::account::{EIGHTHS, evens};
 use crate::callers::Callers;
 use crate::choice::LastPart;
 use crate::growth::{Growth, axis_of};
-use crate::live::{Caller, CallerKey, Trace};
+use crate::live::{Caller, CallerKey};
 use crate::lives::Load;
 use crate::modules::Modules;
 use crate::sites::Origin;
@@ -285,9 +286,13 @@ impl Whereabouts<'_> {
     /// The caller in the event `index`, with its stack where that is known.
     fn caller(&self, address: u64, site: Option<SiteNumber>, index: u64) -> Caller {
         let stack = site.and_then(|site| Stack::of(&self.stacks, site, self.modules, index));
-        let trace = |stack| Box::new(Trace { process: self.process, stack, frames: Vec::new() });
-        let place = self.modules.find_call(address, index);
-        Caller { address, place, trace: stack.map(trace) }
+        Caller::at(address, self.modules.find_call(address, index), self.process, stack)
+    }
+
+    /// Whether lines of a script are on the stack, of which one may have called from several addresses.
+    fn is_line(&self, site: Option<SiteNumber>) -> bool {
+        let mut frames = site.into_iter().flat_map(|site| self.stacks.frames_of(site));
+        frames.any(|frame| interpreted_of(frame).is_some())
     }
 }
 
@@ -395,10 +400,11 @@ fn find_moments(
     for site in survey::of(tape, process, modules, &plan, progress)?.sites {
         let Origin::Caller { address, .. } = &site.origin else { continue };
         // Most left nothing, and are not worth their whole stacks.
-        if site.deeds.left.blocks == 0 && !addresses.contains(address) {
+        let is_line = || whereabouts.is_line(site.standing.stack);
+        if site.deeds.left.blocks == 0 && !addresses.contains(address) && !is_line() {
             continue;
         }
-        let caller = whereabouts.caller(*address, site.stack, site.met);
+        let caller = whereabouts.caller(*address, site.standing.stack, site.standing.met);
         let Some(kept) = own.get_mut(&caller.key()) else { continue };
         let [before @ .., end] = &mut kept.course.at;
         before.iter_mut().zip(&site.deeds.at).for_each(|(load, at)| load.join(*at));

@@ -2,9 +2,10 @@
 //!
 //! The blocks come from the tape's reader; callers are resolved by a function that is handed in.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use heaptape_tape::{LiveBlock, ProcessNumber, Tape};
@@ -92,14 +93,82 @@ pub struct Trace {
     pub frames: Vec<Frame>,
 }
 
-/// What a caller is known by in every process of a job: the file's path and the offset, or the address alone, of it and
-/// of the frames of its stack.
-pub(crate) type CallerKey = Vec<(Option<String>, u64)>;
+/// What a caller is known by in every process of a job: the places of the frames of its stack, or its own.
+pub(crate) type CallerKey = Vec<Whereabout>;
+
+/// What a place is known by, wherever its file was mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Whereabout {
+    /// An address in no file.
+    Address(u64),
+    /// An offset in a file.
+    Module(OfPath, u64),
+    /// A line of a script: its file and function, if they are known.
+    Script(Option<(String, String)>, u32),
+}
+
+impl Whereabout {
+    fn of(place: Option<&Place>, address: u64) -> Whereabout {
+        match place {
+            Some(place) => Whereabout::Module(OfPath(Arc::clone(&place.module)), place.offset),
+            None => Whereabout::Address(address),
+        }
+    }
+}
+
+/// A module that is the same as any other with its path.
+#[derive(Clone, Debug)]
+pub(crate) struct OfPath(Arc<Module>);
+
+impl PartialEq for OfPath {
+    fn eq(&self, other: &OfPath) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.path == other.0.path
+    }
+}
+
+impl Eq for OfPath {}
+
+impl Hash for OfPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.path.hash(state);
+    }
+}
+
+impl PartialOrd for OfPath {
+    fn partial_cmp(&self, other: &OfPath) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OfPath {
+    fn cmp(&self, other: &OfPath) -> Ordering {
+        self.0.path.cmp(&other.0.path)
+    }
+}
+
+impl Trace {
+    /// Of a stack in a process. Calls of Python's interpreter are left out where its lines stand for them, so that one
+    /// line is not several.
+    pub fn of(process: ProcessNumber, stack: Stack) -> Trace {
+        Trace { process, stack: stack.folded(), frames: Vec::new() }
+    }
+}
 
 impl Caller {
     /// A caller on whichever stack.
     pub fn new(address: u64, place: Option<Place>) -> Caller {
         Caller { address, place, trace: None }
+    }
+
+    /// A caller on a stack in a process, where that is known.
+    pub(crate) fn at(
+        address: u64,
+        place: Option<Place>,
+        process: ProcessNumber,
+        stack: Option<Stack>,
+    ) -> Caller {
+        let trace = stack.map(|stack| Box::new(Trace::of(process, stack)));
+        Caller { address, place, trace }
     }
 
     /// The order of those that are the same in several processes.
@@ -108,19 +177,19 @@ impl Caller {
     }
 
     pub(crate) fn key(&self) -> CallerKey {
-        let of_place = |place: Option<&Place>, address| match place {
-            Some(place) => (Some(place.module.path.clone()), place.offset),
-            None => (None, address),
-        };
-        let frames = self.trace.iter().flat_map(|trace| &trace.stack.frames);
-        let outer = frames.map(|frame| match frame {
-            stack::Frame::Native { address, place } => of_place(place.as_ref(), *address),
+        // The caller is the first of a stack's frames, unless a line of a script stands for it.
+        let frames = self.trace.as_ref().map_or(&[][..], |trace| &trace.stack.frames);
+        if frames.is_empty() {
+            return vec![Whereabout::of(self.place.as_ref(), self.address)];
+        }
+        let key = frames.iter().map(|frame| match frame {
+            stack::Frame::Native { address, place } => Whereabout::of(place.as_ref(), *address),
             stack::Frame::Interpreted { code, line } => {
-                let code = code.as_ref().map(|code| format!("{}\0{}", code.file, code.function));
-                (code, u64::from(*line))
+                let code = code.as_ref().map(|code| (code.file.clone(), code.function.clone()));
+                Whereabout::Script(code, *line)
             }
         });
-        std::iter::once(of_place(self.place.as_ref(), self.address)).chain(outer).collect()
+        key.collect()
     }
 }
 

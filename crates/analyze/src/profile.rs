@@ -47,7 +47,8 @@ pub enum FrameKind {
     Inlined,
     /// A line of Python.
     Python,
-    /// The rest of the stack, which was cut at its depth: it stands outermost.
+    /// The rest of the stack, which was cut at its depth, and then stands outermost; or calls that were left out of
+    /// the midst of one that is too deep.
     Cut,
     /// Code about which nothing is known: no module was there, or a stack ended too early.
     Unknown,

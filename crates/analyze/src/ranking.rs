@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use heaptape_tape::ProcessNumber;
 
-use crate::profile::{FrameNumber, Measure, Profile, Stack};
+use crate::profile::{Frame, FrameKind, FrameNumber, Measure, Profile, Stack};
 use crate::sites::Deeds;
 use crate::tree::{Functions, Grain};
 
@@ -24,7 +24,7 @@ pub enum By {
     Caller,
     /// Every function on the stack.
     Function,
-    /// The module of the innermost frame.
+    /// The module of the innermost frame; of Python its source file.
     Module,
     /// The source file of the innermost frame of which it is known.
     File,
@@ -45,7 +45,7 @@ pub enum Subject {
     Caller(FrameNumber),
     /// The function of this frame.
     Function(FrameNumber),
-    /// The module's path; empty where none is known.
+    /// The module's path, or that of the source file of Python; empty where none is known.
     Module(Arc<str>),
     /// The source file; `None` where none is known.
     File(Option<Arc<str>>),
@@ -75,11 +75,9 @@ pub fn rows(profile: &Profile, by: By, measure: Measure) -> Vec<Row> {
     let mut rows = match by {
         By::Site => sites(profile, measure),
         By::Function => functions(profile, measure),
-        By::Caller => {
-            added_up(profile, measure, |stack| stack.frames.first().copied().map(Subject::Caller))
-        }
+        By::Caller => callers(profile, measure),
         By::Module => added_up(profile, measure, |stack| {
-            Some(Subject::Module(profile.frames_of(stack).next()?.module.clone()))
+            Some(Subject::Module(module(profile.frames_of(stack).next()?)))
         }),
         By::File => added_up(profile, measure, |stack| {
             Some(Subject::File(profile.frames_of(stack).find_map(|frame| frame.file.clone())))
@@ -108,6 +106,27 @@ fn sites(profile: &Profile, measure: Measure) -> Vec<Row> {
         growing.add(key, place, |_| Subject::Site(place));
     }
     growing.rows
+}
+
+/// Likewise of callers.
+fn callers(profile: &Profile, measure: Measure) -> Vec<Row> {
+    let places = Functions::of(profile, Grain::Place);
+    let mut growing = Growing::new(profile, measure);
+    for (place, stack) in profile.stacks.iter().enumerate() {
+        if let Some(&caller) = stack.frames.first() {
+            growing.add(places.of_frame(caller), place, |_| Subject::Caller(caller));
+        }
+    }
+    growing.rows
+}
+
+/// Where code of a frame lies. What Python runs is in no module of machine code, but in a file of its own.
+fn module(frame: &Frame) -> Arc<str> {
+    match (frame.kind, &frame.file) {
+        (FrameKind::Python, Some(file)) => Arc::clone(file),
+        (FrameKind::Python, None) => "Python".into(),
+        _ => Arc::clone(&frame.module),
+    }
 }
 
 /// Rows that grow by the stacks that are theirs.
@@ -227,9 +246,38 @@ mod tests {
         assert_eq!(of_sites[0].0, "Site(1)");
         assert_eq!(table(text, By::Caller), [row("wrapper", 30), row("make", 7), row("strdup", 2)]);
         assert_eq!(table(text, By::File), [row("-", 30), row("job.py", 9)]);
-        for by in [By::Module, By::Thread, By::Process, By::Rank] {
+        assert_eq!(table(text, By::Module).iter().map(|row| row.1).collect::<Vec<_>>(), [32, 7]);
+        for by in [By::Thread, By::Process, By::Rank] {
             assert_eq!(table(text, by).iter().map(|row| row.1).collect::<Vec<_>>(), [39]);
         }
+    }
+
+    #[test]
+    fn callers_that_look_the_same_are_one_row() {
+        let mut profile: Profile = "main;a 1\nmain;b 2\nmain;c 4\nmain;d 8".parse().unwrap();
+        for (name, line, offset) in [("a", 3, 0x10), ("b", 3, 0x20), ("c", 4, 0x30)] {
+            let frame = profile.frames.iter_mut().find(|frame| &*frame.function == name).unwrap();
+            let file = Some("x.c".into());
+            *frame = Frame { file, line: Some(line), offset, ..Frame::named("f") };
+        }
+        let bytes = |by| -> Vec<u64> {
+            rows(&profile, by, TOTAL).iter().map(|row| row.deeds.made.bytes).collect()
+        };
+        assert_eq!(bytes(By::Caller), [8, 4, 3]);
+    }
+
+    #[test]
+    fn python_lies_in_its_files() {
+        let mut profile: Profile =
+            "main;f (job.py:3) 1\nmain;g 2\nmain;h (x.py:4) 4".parse().unwrap();
+        profile.frames.iter_mut().for_each(|frame| match &*frame.function {
+            "g" => frame.module = "/lib/libg.so".into(),
+            "h" => frame.file = None,
+            _ => {}
+        });
+        let rows = rows(&profile, By::Module, TOTAL);
+        let modules = ["Python", "/lib/libg.so", "job.py"].map(|name| Subject::Module(name.into()));
+        assert_eq!(rows.iter().map(|row| row.subject.clone()).collect::<Vec<_>>(), modules);
     }
 
     #[test]

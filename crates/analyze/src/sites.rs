@@ -78,44 +78,67 @@ impl Deeds {
     }
 }
 
+/// A call stack that calls of a process stood on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The process.
+    pub process: ProcessNumber,
+    /// The call stack in the process, where that is known.
+    pub stack: Option<SiteNumber>,
+    /// The index of the first event that was made there.
+    pub met: u64,
+}
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Who.
     pub origin: Origin,
-    /// The process.
-    pub process: ProcessNumber,
-    /// The call stack in the process, where that is known; of several that were joined, the one with most at the peak.
-    pub stack: Option<SiteNumber>,
+    /// The call stack; of several that were joined, the one with most at the peak.
+    pub standing: Standing,
+    /// Of those, the one with most at the end.
+    pub left: Standing,
     /// How many call stacks were joined.
     pub stacks: u64,
-    /// The index of the first event that was made there.
-    pub met: u64,
     /// The thread, where threads are kept apart; else 0.
     pub thread: u32,
     /// What.
     pub deeds: Deeds,
-    /// The call stack itself, where somebody has looked it up.
+    /// The call stack with most at the peak itself, where somebody has looked it up.
     pub trace: Option<Box<Trace>>,
+    /// The same of the one with most at the end.
+    pub left_trace: Option<Box<Trace>>,
 }
 
 impl Site {
     /// Nothing was made there yet.
-    fn begin(origin: Origin, process: ProcessNumber) -> Site {
-        let deeds = Deeds::default();
-        Site { origin, process, stack: None, stacks: 0, met: 0, thread: 0, deeds, trace: None }
+    fn new(origin: Origin, standing: Standing) -> Site {
+        Site {
+            origin,
+            standing,
+            left: standing,
+            stacks: u64::from(standing.stack.is_some()),
+            thread: 0,
+            deeds: Deeds::default(),
+            trace: None,
+            left_trace: None,
+        }
     }
 
-    /// What the stack that stands for a caller has most of.
-    fn load(&self) -> (Load, Load) {
-        (self.deeds.at_peak, self.deeds.made)
+    /// What the stacks that stand for a caller have most of.
+    fn most(&self) -> Most {
+        let Deeds { at_peak, left, made, .. } = self.deeds;
+        Most { at_peak: (at_peak, made), left: (left, made) }
     }
 
-    /// Takes in another site of the same caller; `most` is the largest load so far.
-    fn join(&mut self, other: Site, most: &mut (Load, Load)) {
-        if other.load() > *most {
-            *most = other.load();
-            (self.process, self.stack, self.met) = (other.process, other.stack, other.met);
+    /// Takes in another site of the same caller; `most` is the largest loads so far.
+    fn join(&mut self, other: Site, most: &mut Most) {
+        let more = other.most();
+        if more.at_peak > most.at_peak {
+            (most.at_peak, self.standing) = (more.at_peak, other.standing);
+        }
+        if more.left > most.left {
+            (most.left, self.left) = (more.left, other.left);
         }
         self.stacks += other.stacks;
         self.deeds.join(&other.deeds);
@@ -159,7 +182,10 @@ impl<'a> SiteTable<'a> {
             modules,
             stacks,
             process,
-            sites: vec![Site { deeds, ..Site::begin(Origin::Inherited, process) }],
+            sites: vec![Site {
+                deeds,
+                ..Site::new(Origin::Inherited, Standing { process, stack: None, met: 0 })
+            }],
             apart: threads.then(HashMap::new),
             known: Vec::new(),
             earlier: HashMap::new(),
@@ -206,9 +232,8 @@ impl<'a> SiteTable<'a> {
         let is_same = before != UNKNOWN && self.is_same(before.1, &origin, index);
         let site = if is_same { before.1 } else { self.sites.len() as u32 };
         if !is_same {
-            let stacks = u64::from(stack.is_some());
-            let new = Site::begin(origin, self.process);
-            self.sites.push(Site { stack, stacks, met: index, thread, ..new });
+            let standing = Standing { process: self.process, stack, met: index };
+            self.sites.push(Site { thread, ..Site::new(origin, standing) });
             if before != UNKNOWN {
                 self.earlier.entry(caller).or_default().push(before);
             }
@@ -222,10 +247,11 @@ impl<'a> SiteTable<'a> {
         let site = &self.sites[site as usize];
         let module =
             |address, index| self.modules.find_call(address, index).map(|place| place.module);
-        let outer = site.stack.into_iter().flat_map(|stack| self.stacks.frames_of(stack));
+        let Standing { stack, met, .. } = site.standing;
+        let outer = stack.into_iter().flat_map(|stack| self.stacks.frames_of(stack));
         let mut addresses = outer.filter(|&frame| interpreted_of(frame).is_none());
         site.origin == *origin
-            && addresses.all(|address| module(address, site.met) == module(address, index))
+            && addresses.all(|address| module(address, met) == module(address, index))
     }
 
     /// The site of a block that was born in event `birth`.
@@ -284,10 +310,16 @@ impl<'a> SiteTable<'a> {
     }
 }
 
+/// The most that one of several sites has: at the peak, and at the end; of equals who made more.
+struct Most {
+    at_peak: (Load, Load),
+    left: (Load, Load),
+}
+
 /// A site, and the most that one of those which were joined has.
 struct Largest {
     site: Site,
-    most: (Load, Load),
+    most: Most,
 }
 
 /// Sites of several processes, those at the same place of the same file joined.
@@ -314,7 +346,7 @@ impl Joined {
             };
             match self.sites.entry(key) {
                 Entry::Vacant(new) => {
-                    new.insert(Largest { most: site.load(), site });
+                    new.insert(Largest { most: site.most(), site });
                 }
                 Entry::Occupied(mut known) => {
                     let Largest { site: known, most } = known.get_mut();
@@ -351,4 +383,42 @@ pub fn by_module(sites: &[Site]) -> Vec<(Option<String>, Deeds)> {
         modules.into_iter().map(|(path, deeds)| (path.map(str::to_owned), deeds)).collect();
     modules.sort_by(|a, b| (b.1.made, &a.0).cmp(&(a.1.made, &b.0)));
     modules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller on a stack, with what lives there at the peak and at the end.
+    fn site(stack: u32, at_peak: u64, left: u64) -> Site {
+        let standing = Standing {
+            process: ProcessNumber(stack % 2),
+            stack: Some(SiteNumber(stack)),
+            met: u64::from(stack),
+        };
+        let load = |bytes| Load { bytes, blocks: u64::from(bytes > 0) };
+        let deeds = Deeds {
+            made: load(at_peak + left),
+            at_peak: load(at_peak),
+            left: load(left),
+            ..Deeds::default()
+        };
+        let origin = Origin::Caller { address: 0x40, place: None };
+        Site { deeds, ..Site::new(origin, standing) }
+    }
+
+    #[test]
+    fn a_caller_has_a_stack_with_most_at_the_peak_and_one_with_most_at_the_end() {
+        let mut joined = Joined::default();
+        joined.add(vec![site(1, 10, 3), site(2, 50, 0)]);
+        joined.add(vec![site(3, 20, 7), site(4, 0, 5)]);
+        let sites = joined.finish();
+        let [site] = sites.as_slice() else { panic!("{sites:?}") };
+        assert_eq!(
+            (site.standing.stack, site.left.stack),
+            (Some(SiteNumber(2)), Some(SiteNumber(3)))
+        );
+        assert_eq!((site.standing.met, site.left.process), (2, ProcessNumber(1)));
+        assert_eq!((site.stacks, site.deeds.left.bytes), (4, 15));
+    }
 }

@@ -5,6 +5,7 @@
 use heaptape_tape::{Code, SiteEnd, SiteNumber, Sites, interpreted_of};
 
 use crate::modules::{Modules, Place};
+use crate::profile;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +46,79 @@ impl Stack {
         Some(Stack { frames: frames.collect(), end: site.end })
     }
 
+    /// Without the interpreter's own calls, if lines of Python stand for them.
+    pub fn folded(mut self) -> Stack {
+        let is_line = |frame: &Frame| matches!(frame, Frame::Interpreted { .. });
+        if self.frames.iter().any(is_line) {
+            self.frames.retain(|frame| match frame {
+                Frame::Native { place: Some(place), .. } => {
+                    !is_interpreter(place.module.path.rsplit('/').next().unwrap_or_default())
+                }
+                _ => true,
+            });
+        }
+        self
+    }
+
     /// The places of its frames, for their names to be completed.
     pub fn places(&mut self) -> impl Iterator<Item = &mut Option<Place>> {
         self.frames.iter_mut().filter_map(|frame| match frame {
             Frame::Native { place, .. } => Some(place),
             Frame::Interpreted { .. } => None,
         })
+    }
+}
+
+/// A call stack whose frames have their names; inlined functions are frames of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its frames, innermost first.
+    pub frames: Vec<profile::Frame>,
+    /// How it ends behind its last frame.
+    pub end: SiteEnd,
+}
+
+/// Whether a file of this name is an interpreter of Python, or the library of one: `python3.12`, `libpython3.11.so.1.0`.
+pub(crate) fn is_interpreter(name: &str) -> bool {
+    let version = match name.strip_prefix("libpython") {
+        Some(library) => library.split_once(".so").map(|(version, _)| version),
+        None => name.strip_prefix("python"),
+    };
+    version.is_some_and(|version| {
+        let build = version.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        // Without a lock, for debugging, and what older versions had.
+        matches!(build, "" | "t" | "d" | "td" | "m" | "dm" | "-dbg")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_is_known_by_the_whole_of_its_name() {
+        for name in [
+            "python",
+            "python3",
+            "python3.11",
+            "python3.13t",
+            "python3.11-dbg",
+            "libpython3.so",
+            "libpython3.12.so.1.0",
+            "libpython3.13td.so",
+        ] {
+            assert!(is_interpreter(name), "{name}");
+        }
+        for name in [
+            "pythonish",
+            "python3-config",
+            "python-helper.so",
+            "libpythonic.so",
+            "libpython3.11.a",
+            "libpython_bridge.so.2",
+            "",
+        ] {
+            assert!(!is_interpreter(name), "{name}");
+        }
     }
 }

@@ -20,14 +20,12 @@ pub struct Plan {
     pub reverse: bool,
     /// What is one node.
     pub grain: Grain,
-    /// Nodes with a smaller part of the whole are folded.
+    /// Nodes with a smaller part of what the stacks have are folded; if all at the top are, a few of them stay.
     pub least: f64,
     /// Nodes deeper than this are folded.
     pub depth: usize,
     /// No more nodes than these, the largest, are shown.
     pub most: usize,
-    /// What is 100 %.
-    pub whole: Load,
 }
 
 /// Nodes that are not shown, with all below them.
@@ -37,6 +35,13 @@ pub struct Folded {
     pub nodes: u64,
     /// What was made there.
     pub load: Load,
+}
+
+impl Folded {
+    fn add(&mut self, all: Load) {
+        self.nodes += 1;
+        self.load.join(all);
+    }
 }
 
 /// A call, in one path.
@@ -67,6 +72,14 @@ pub struct Tree {
     pub all: Load,
 }
 
+/// The least weight of what is to be kept of a whole; nothing at all never is.
+pub(crate) fn least(whole: u64, part: f64) -> u64 {
+    ((whole as f64 * part).ceil() as u64).max(1)
+}
+
+/// So many nodes at the top are shown, where all of them are little.
+const FEW: usize = 10;
+
 /// A node that may come to be shown.
 struct Candidate {
     node: Node,
@@ -83,6 +96,7 @@ impl Tree {
         let mut growing = Growing::new(profile, plan);
         let mut tree = Tree::default();
         tree.all = growing.children(None, 0..growing.order.len(), &mut tree.folded).all;
+        growing.fold_tops(tree.all, &mut tree.folded);
         while tree.nodes.len() < plan.most {
             let Some(Order(_, Reverse(place))) = growing.heap.pop() else { break };
             let Some(Candidate { mut node, range }) = growing.waiting[place].take() else {
@@ -97,8 +111,7 @@ impl Tree {
                 Some(parent) => &mut tree.nodes[parent].folded,
                 None => &mut tree.folded,
             };
-            folded.nodes += 1;
-            folded.load.join(node.all);
+            folded.add(node.all);
         }
         tree.put_in_order();
         tree
@@ -135,6 +148,7 @@ struct Growing<'a> {
     functions: Functions,
     /// The stacks that have something, in order of their functions.
     order: Vec<u32>,
+    /// What nodes have at least that are not folded: at the top, that is told only when all are known.
     least: u64,
     waiting: Vec<Option<Candidate>>,
     heap: BinaryHeap<Order>,
@@ -143,9 +157,6 @@ struct Growing<'a> {
 impl<'a> Growing<'a> {
     fn new(profile: &'a Profile, plan: &'a Plan) -> Growing<'a> {
         let functions = Functions::of(profile, plan.grain);
-        let whole = plan.measure.weight(plan.whole);
-        // More than nothing is never folded for being too little of nothing.
-        let least = ((whole as f64 * plan.least).ceil() as u64).max(1);
         let mut order: Vec<u32> = (0..profile.stacks.len() as u32).collect();
         let measure = plan.measure;
         order.retain(|&n| measure.weight(measure.metric.of(&profile.stacks[n as usize].deeds)) > 0);
@@ -154,7 +165,7 @@ impl<'a> Growing<'a> {
             plan,
             functions,
             order: Vec::new(),
-            least,
+            least: 1,
             waiting: Vec::new(),
             heap: BinaryHeap::new(),
         };
@@ -224,13 +235,30 @@ impl<'a> Growing<'a> {
         sums
     }
 
+    /// Folds what is little at the top. Where all of it is, a few stay, and what is as large as they are below them.
+    fn fold_tops(&mut self, all: Load, folded: &mut Folded) {
+        self.least = least(self.plan.measure.weight(all), self.plan.least);
+        let mut tops = std::mem::take(&mut self.heap).into_sorted_vec();
+        tops.reverse();
+        let mut kept = tops.partition_point(|Order(weight, _)| *weight >= self.least);
+        if kept == 0 {
+            kept = tops.len().min(FEW);
+            self.least = tops[..kept].last().map_or(self.least, |Order(weight, _)| *weight);
+        }
+        for Order(_, Reverse(place)) in tops.drain(kept..) {
+            if let Some(Candidate { node, .. }) = self.waiting[place].take() {
+                folded.add(node.all);
+            }
+        }
+        self.heap = tops.into();
+    }
+
     /// Puts a candidate with the others, unless it is to be folded.
     fn wait(&mut self, candidate: Option<(u32, Candidate)>, folded: &mut Folded) {
         let Some((_, candidate)) = candidate else { return };
         let weight = self.plan.measure.weight(candidate.node.all);
         if weight < self.least || candidate.node.depth >= self.plan.depth {
-            folded.nodes += 1;
-            folded.load.join(candidate.node.all);
+            folded.add(candidate.node.all);
             return;
         }
         self.heap.push(Order(weight, Reverse(self.waiting.len())));
@@ -328,7 +356,6 @@ mod tests {
         least: 0.0,
         depth: usize::MAX,
         most: usize::MAX,
-        whole: Load { bytes: 0, blocks: 0 },
     };
 
     const SERVICE: &str = "
@@ -341,7 +368,6 @@ mod tests {
     /// The tree of folded stacks: a line a node, with its depth, label, and what was made below and by itself.
     fn tree(text: &str, plan: Plan) -> (Tree, Vec<String>) {
         let profile: Profile = text.parse().unwrap();
-        let plan = Plan { whole: plan.measure.metric.of(&profile.deeds()), ..plan };
         let tree = Tree::of(&profile, &plan);
         let line = |node: &Node| {
             let label = profile.frames[node.frame.0 as usize].label();
@@ -379,6 +405,20 @@ mod tests {
         for (place, node) in tree.nodes.iter().enumerate() {
             assert!(node.parent.is_none_or(|parent| parent < place));
         }
+    }
+
+    #[test]
+    fn where_all_at_the_top_are_little_the_largest_are_shown() {
+        let mut text = "f0;below 100\n".to_owned();
+        for n in 1..1000 {
+            text += &format!("f{n} {}\n", 100 - u64::from(n > 3));
+        }
+        let (little, lines) = tree(&text, Plan { least: 0.01, ..PLAN });
+        assert_eq!(lines[..3], ["f0 100 0", " below 100 100", "f1 100 100"]);
+        assert_eq!((lines.len(), little.folded.nodes), (FEW + 1, 990), "{lines:?}");
+        let tops = little.nodes.iter().filter(|node| node.parent.is_none());
+        let shown: u64 = tops.map(|node| node.all.bytes).sum();
+        assert_eq!(shown + little.folded.load.bytes, little.all.bytes);
     }
 
     #[test]

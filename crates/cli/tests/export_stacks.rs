@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::program;
 use harness::running::{Outcome, run};
-use harness::{heaptape, one_sentence, record, scratch, skip};
+use harness::{has_stacks, heaptape, one_sentence, record, scratch, skip};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -67,6 +67,9 @@ fn has_its_shares(stacks: &[(Vec<String>, u64)]) {
 
 #[test]
 fn folded_stacks_have_the_shares_of_the_service() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service();
     let peak = text(&tape, "folded", &[]);
     has_its_shares(&folded(&peak));
@@ -79,6 +82,9 @@ fn folded_stacks_have_the_shares_of_the_service() {
 
 #[test]
 fn speedscope_and_firefox_have_them_too() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service();
     let json =
         |format| -> Value { serde_json::from_slice(&exported(&tape, format, &[])).expect("JSON") };
@@ -104,6 +110,9 @@ fn speedscope_and_firefox_have_them_too() {
 
 #[test]
 fn pprof_prints_them() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service();
     let file = folder.path().join("x.pb.gz");
     let written = export(&tape, "pprof", &["-o", file.to_str().expect("a path")]);
@@ -139,6 +148,9 @@ fn letters(svg: &str) -> HashSet<String> {
 
 #[test]
 fn the_pictures_show_them() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service();
     let flames = text(&tape, "flamegraph", &[]);
     for title in ["test1 (100.0 MiB, 25.00%)", "test2 (200.0 MiB, 50.00%)"] {
@@ -176,6 +188,9 @@ fn a_tape_without_stacks_says_so_and_has_callers() {
 
 #[test]
 fn options_that_do_not_fit_and_what_can_not_be_drawn_are_refused() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service();
     let kept = folder.path().join("kept.svg");
     fs::write(&kept, "kept").expect("a file");
@@ -202,6 +217,9 @@ fn options_that_do_not_fit_and_what_can_not_be_drawn_are_refused() {
 /// On a terminal a profile that is not text would be noise.
 #[test]
 fn what_is_not_text_is_not_sent_to_a_terminal() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service();
     let typescript = folder.path().join("typescript");
     let command = format!("{} export --to pprof {}", harness::HEAPTAPE, tape.display());

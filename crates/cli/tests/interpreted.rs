@@ -5,7 +5,7 @@ mod harness;
 
 use harness::compile::{program, sources};
 use harness::running::run;
-use harness::{record, scratch, skip};
+use harness::{has_stacks, record, scratch, skip};
 use heaptape_tape::{Event, Item, ProcessNumber, Site, SiteEnd, Tape};
 use std::ffi::OsStr;
 use std::fs;
@@ -100,6 +100,9 @@ fn python_lines(tape: &Tape, process: ProcessNumber, size: u64) -> Vec<(String, 
 
 #[test]
 fn python_is_told_by_function_and_line() {
+    if !has_stacks() {
+        return;
+    }
     let script = sources().join("lines.py");
     let pythons = pythons();
     if pythons.is_empty() {
@@ -129,6 +132,9 @@ fn python_is_told_by_function_and_line() {
 /// A stack that is cut has the inner frames of the whole one, each in its place.
 #[test]
 fn a_stack_that_is_cut_begins_as_the_whole_one() {
+    if !has_stacks() {
+        return;
+    }
     let script = sources().join("lines.py");
     for python in pythons() {
         let command = [python.as_os_str(), script.as_os_str()];
@@ -156,6 +162,9 @@ fn a_stack_that_is_cut_begins_as_the_whole_one() {
 /// A program may close its interpreter, and the library of it, and go on.
 #[test]
 fn an_interpreter_may_go_and_come_back() {
+    if !has_stacks() {
+        return;
+    }
     let (program, library) = (program("embedded"), "libpython3.11.so.1.0");
     let plain = Command::new(&program).arg(library).output().expect("it runs");
     if plain.status.code() != Some(0) {

@@ -6,26 +6,13 @@ mod harness;
 use harness::compile::program;
 use harness::running::run;
 use harness::tape::{assert_sound, info, number};
-use harness::{HEAPTAPE, heaptape, record, scratch, skip};
+use harness::{HEAPTAPE, has_stacks, heaptape, record, scratch};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The library finds the tables of modules by a function that glibc has since 2.35.
-fn has_stacks() -> bool {
-    let version = Command::new("ldd").arg("--version").output();
-    let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-    let first = text.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
-    let minor = first.rsplit('.').next().and_then(|minor| minor.parse::<u32>().ok());
-    let has = minor.is_some_and(|minor| minor >= 35);
-    if !has {
-        skip("call stacks need glibc 2.35");
-    }
-    has
-}
 
 fn recorded(folder: &Path, options: &[&str], command: &[&OsStr]) -> PathBuf {
     let tape = folder.join("x.tape");
@@ -76,8 +63,11 @@ fn each_path_of_a_service_has_what_it_took() {
         // Whoever has the same number has the same stack.
         assert!(site.1.is_null() || site.1 == event["stack"], "{event}");
         site.1 = event["stack"].clone();
-        let (first, caller) = (&frames(event)[0], &event["caller"]);
-        assert_eq!((&first["frame"], &event["stack"]["end"]), (caller, &"outermost".into()));
+        let first = &frames(event)[0];
+        for field in ["module", "offset", "function"] {
+            assert_eq!(first[field], event[field], "{event}");
+        }
+        assert_eq!(event["stack"]["end"], "outermost");
         for frame in frames(event) {
             assert!(!frame["module"].as_str().unwrap_or("").contains("heaptape"), "{event}");
         }
@@ -114,10 +104,31 @@ fn no_more_frames_are_kept_than_were_asked_for() {
     let sites = &info["processes"][0]["sites"];
     assert!(number(sites, "/cut") >= 4 && number(sites, "/cut") <= number(sites, "/count"));
     let text = text(heaptape(["events", "--stacks", "--size", "1000000"]).arg(&tape));
-    assert!(text.contains("\n             test1 (holders+0x"), "{text}");
+    assert!(text.contains("\n             test1 (holders.c:"), "{text}");
     assert!(text.contains("… cut here: no more frames were to be recorded (--depth)\n"), "{text}");
     let whole = self::text(heaptape(["info"]).arg(&tape));
     assert!(whole.contains("cut at depth") && whole.contains("stacks=2\n"), "{whole}");
+}
+
+#[test]
+fn stacks_of_events_have_inlined_functions_and_lines() {
+    if !has_stacks() {
+        return;
+    }
+    let (folder, program) = (scratch(), program("inlined"));
+    let tape = recorded(folder.path(), &["--stacks"], &[program.as_os_str()]);
+    let all = calls(&tape, &["--size", "4321"]);
+    let [call] = all.as_slice() else { panic!("{all:?}") };
+    let told = |n: usize| {
+        let frame = &frames(call)[n];
+        let file = frame["file"].as_str().unwrap_or_default().rsplit('/').next();
+        let words = ["function", "kind"].map(|field| frame[field].as_str().unwrap_or_default());
+        (words, file, frame["line"].as_u64())
+    };
+    assert_eq!(told(0), (["grow", "inlined"], Some("inlined.c"), Some(5)));
+    assert_eq!(told(1), (["main", "native"], Some("inlined.c"), Some(11)));
+    let text = text(heaptape(["events", "--stacks", "--size", "4321"]).arg(&tape));
+    assert!(text.contains("   grow (inlined.c:5, inlined)\n"), "{text}");
 }
 
 #[test]
@@ -129,7 +140,7 @@ fn a_tape_without_stacks_is_one_of_the_first_version() {
     assert!(info["settings"].get("stacks").is_none());
     assert_eq!(info["processes"][0]["sites"], Value::Null);
     for event in calls(&tape, &["0..20"]) {
-        assert!(event["site"].is_null() && event.get("stack").is_none(), "{event}");
+        assert!(event["site"].is_null() && event.get("stack") == Some(&Value::Null), "{event}");
     }
 }
 

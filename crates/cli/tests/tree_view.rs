@@ -3,11 +3,14 @@
 
 mod harness;
 
-use harness::compile::program;
+use harness::compile::{program, sources};
+use harness::limited::{assert_told, documented_fields_of, fields};
 use harness::running::run;
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, record, scratch};
+use harness::{has_stacks, heaptape, one_sentence, record, scratch, skip};
+use heaptape_tape::{Item, Tape};
 use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -72,6 +75,9 @@ impl Strings for [&str] {
 
 #[test]
 fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "");
     for at in ["peak", "end"] {
         let tree = asked("tree", &tape, &["--at", at, "--min", "0"]);
@@ -103,6 +109,9 @@ fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
 
 #[test]
 fn a_recursion_counts_once_and_what_is_freed_at_once_is_known() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     let all = &["--metric", "total", "--min", "0"];
     let tree = asked("tree", &tape, all);
@@ -129,6 +138,9 @@ fn a_recursion_counts_once_and_what_is_freed_at_once_is_known() {
 
 #[test]
 fn every_table_adds_up_to_all_there_is() {
+    if !has_stacks() {
+        return;
+    }
     for options in [&["--stacks"][..], &[]] {
         let (_folder, tape) = service(options, "more");
         for by in ["site", "caller", "module", "file", "thread", "process", "rank"] {
@@ -149,8 +161,49 @@ fn every_table_adds_up_to_all_there_is() {
     }
 }
 
+/// What all processes made: bytes and blocks.
+fn made(file: &Path) -> (u64, u64) {
+    let tape = Tape::open(file).expect("a tape");
+    let mut made = (0, 0);
+    for process in &tape.summary().processes {
+        for item in tape.events(process.number, 0..u64::MAX).expect("events") {
+            let Item::Event(call) = item.expect("an event") else { continue };
+            if !call.event.call.is_release() && call.event.address != 0 {
+                made = (made.0 + call.event.size, made.1 + 1);
+            }
+        }
+    }
+    made
+}
+
+#[test]
+fn tables_of_threads_and_forks_add_up_to_what_all_of_them_made() {
+    if !has_stacks() {
+        return;
+    }
+    for (name, kinds) in
+        [("threads8", [("site", 2), ("thread", 8)]), ("forker", [("rank", 1), ("process", 5)])]
+    {
+        let (folder, program) = (scratch(), program(name));
+        let tape = folder.path().join("x.tape");
+        run(&mut record(&tape, &["--stacks"], &[program.as_os_str()]));
+        let all = made(&tape);
+        assert!(all.1 > 1000, "{name}: {all:?}");
+        for (by, least) in kinds {
+            let table = asked("sites", &tape, &["--by", by, "--top", "0"]);
+            let rows = table["rows"].as_array().expect("rows");
+            let sum = |field: &str| rows.iter().map(|row| number(row, field)).sum::<u64>();
+            assert_eq!((sum("/total/bytes"), sum("/total/blocks")), all, "{name} by {by}");
+            assert!(rows.len() >= least, "{name} by {by}: {}", rows.len());
+        }
+    }
+}
+
 #[test]
 fn stacks_are_selected_by_what_is_on_them() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "");
     for (options, bytes) in [
         (&["--focus", "^test"][..], 300),
@@ -172,7 +225,139 @@ fn stacks_are_selected_by_what_is_on_them() {
 }
 
 #[test]
+fn what_is_selected_is_shown_however_little_of_the_whole_it_is() {
+    if !has_stacks() {
+        return;
+    }
+    let (_folder, tape) = service(&["--stacks"], "more");
+    let options = ["--metric", "total", "--focus", "^descend$"];
+    let tree = asked("tree", &tape, &options);
+    assert_eq!(sums(&tree, &["descend", "descend", "descend", "descend"]), (1, 1), "{tree}");
+    for format in ["dot", "callgraph", "flamegraph"] {
+        let mut export = heaptape(["export", "--to", format]);
+        let drawn = run(export.args(options).arg(&tape));
+        assert_eq!(drawn.code(), 0, "{}", drawn.stderr_text());
+        let drawn = String::from_utf8(drawn.stdout).expect("text");
+        assert!(drawn.contains("descend"), "{format}: {drawn}");
+    }
+}
+
+#[test]
+fn a_moment_of_what_is_of_none_is_refused_and_one_beyond_the_end_is_told() {
+    if !has_stacks() {
+        return;
+    }
+    let (_folder, tape) = service(&["--stacks"], "");
+    for metric in ["total", "count", "temporary"] {
+        for command in [&["tree"][..], &["export", "--to", "folded"], &["export", "--to", "pprof"]]
+        {
+            let options = ["--metric", metric, "--at", "end"];
+            let outcome = run(heaptape(command.iter().copied()).arg(&tape).args(options));
+            assert_eq!(outcome.code(), 1, "{command:?} {metric}");
+            let said = one_sentence(&outcome);
+            assert!(said.contains("--at") && said.contains(metric), "{said}");
+        }
+    }
+    for (at, note) in [("1", ""), ("1000", "after the last"), ("3600s", "after it")] {
+        for command in [&["tree"][..], &["sites"], &["export", "--to", "folded"]] {
+            let outcome = run(heaptape(command.iter().copied()).arg(&tape).args(["--at", at]));
+            assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+            let said = outcome.stderr_text();
+            assert!(said.contains(note) && said.is_empty() == note.is_empty(), "{at}: {said}");
+        }
+    }
+}
+
+#[test]
+fn no_field_is_missing_where_there_are_no_stacks() {
+    let (_folder, tape) = service(&[], "more");
+    let at = format!("{}@1", tape.display());
+    let mut diff = heaptape(["diff", &at, tape.to_str().expect("a path"), "--json"]);
+    let mut events = heaptape(["events", "--json", "--notes"]);
+    for (rows, field) in [
+        (asked("leaks", &tape, &[])["callers"].clone(), "frames"),
+        (asked("live", &tape, &["--by", "caller"])["list"].clone(), "frames"),
+        (run(&mut diff).json()["list"].clone(), "frames"),
+        (run(events.arg(&tape)).json()["events"].clone(), "stack"),
+    ] {
+        let rows = rows.as_array().expect("rows").iter();
+        let calls = rows.filter(|row| row.get("note").or(row.get("sample")).is_none());
+        let calls: Vec<_> = calls.collect();
+        assert!(!calls.is_empty());
+        assert!(calls.iter().all(|row| row.get(field) == Some(&Value::Null)), "{calls:?}");
+    }
+}
+
+#[test]
+fn the_documentation_has_each_field_and_no_other() {
+    if !has_stacks() {
+        return;
+    }
+    let (_folder, tape) = service(&["--stacks"], "more");
+    for (command, by) in [("tree", &[][..]), ("sites", &["site", "function", "thread"])] {
+        let known = documented_fields_of(&format!("heaptape.{command}/1"));
+        let mut seen = BTreeSet::new();
+        let mut take = |options: &[&str]| {
+            let document = asked(command, &tape, options);
+            assert_told(&known, &fields(&document));
+            seen.extend(fields(&document));
+        };
+        take(&["--at", "3"]);
+        by.iter().for_each(|by| take(&["--by", by, "--at", "3"]));
+        let unseen: Vec<_> = known.difference(&seen).collect();
+        assert!(unseen.is_empty(), "{command} has no {unseen:?}");
+    }
+}
+
+/// A line of Python calls the allocator from many places of its interpreter.
+#[test]
+fn one_stack_of_python_is_one_row_of_every_view() {
+    if !has_stacks() {
+        return;
+    }
+    let (folder, script) = (scratch(), sources().join("lines.py"));
+    let tape = folder.path().join("x.tape");
+    let command = [OsStr::new("python3"), script.as_os_str()];
+    let outcome = run(&mut record(&tape, &["--stacks"], &command));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let at = format!("{}@0", tape.display());
+    let mut diff = heaptape(["diff", &at, tape.to_str().expect("a path"), "--by", "site"]);
+    let diff = run(diff.args(["--top", "0", "--json"])).json();
+    let mut lines = 0;
+    for rows in [
+        asked("leaks", &tape, &["--top", "0"])["callers"].clone(),
+        asked("live", &tape, &["--by", "site", "--top", "0"])["list"].clone(),
+        diff["list"].clone(),
+    ] {
+        let mut met = HashSet::new();
+        for row in rows.as_array().expect("rows") {
+            let frames = row["frames"].as_array().expect("frames");
+            if frames.iter().any(|frame| frame["kind"] == "python") {
+                lines += 1;
+                assert!(met.insert(row["frames"].to_string()), "twice: {row}");
+                // Where its lines stand, the interpreter's own calls do not, or each place of them were a row.
+                let is_its = |frame: &Value| {
+                    let name = frame["module"].as_str().unwrap_or_default().rsplit('/').next();
+                    name.is_some_and(|n| n.starts_with("python3") || n.starts_with("libpython"))
+                };
+                assert!(!frames.iter().any(is_its), "{row}");
+            }
+        }
+    }
+    if lines == 0 {
+        skip("no Python of a version whose frames can be read");
+    }
+    let table = asked("sites", &tape, &["--by", "module", "--top", "0"]);
+    let names = table["rows"].as_array().expect("rows").iter().map(|row| row["name"].to_string());
+    let has_file = names.collect::<Vec<_>>().join(" ").contains("lines.py");
+    assert!(lines == 0 || has_file, "{table}");
+}
+
+#[test]
 fn what_is_folded_is_said_and_counted() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&["--stacks"], "more");
     let shown = text("tree", &tape, &["--min", "40"]);
     assert!(shown.contains("Folded: ") && !shown.contains("test1 ("), "{shown}");
@@ -186,6 +371,9 @@ fn what_is_folded_is_said_and_counted() {
 
 #[test]
 fn a_tape_without_stacks_has_callers_and_says_so() {
+    if !has_stacks() {
+        return;
+    }
     let (_folder, tape) = service(&[], "");
     let tree = asked("tree", &tape, &[]);
     assert!(tree["stacks"] == false, "{tree}");
@@ -220,6 +408,9 @@ fn with<'a>(rows: &'a Value, function: &str) -> Vec<&'a Value> {
 
 #[test]
 fn leaks_live_blocks_and_differences_are_told_apart_by_stack() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, tape) = service(&["--stacks"], "more");
     let leaks = asked("leaks", &tape, &["--top", "0"]);
     let [one] = with(&leaks["callers"], "test1")[..] else { panic!("{leaks}") };
@@ -250,6 +441,9 @@ fn leaks_live_blocks_and_differences_are_told_apart_by_stack() {
 
 #[test]
 fn by_caller_a_tape_with_stacks_says_what_one_without_says() {
+    if !has_stacks() {
+        return;
+    }
     let callers = |tape: &Path| -> Vec<(Value, Value)> {
         let live = asked("live", tape, &["--by", "caller", "--at", "end"]);
         let rows = live["list"].as_array().expect("rows").iter();

@@ -8,7 +8,7 @@ use harness::compile::{
 };
 use harness::running::run;
 use harness::tape::{assert_sound, info};
-use harness::{record, scratch, skip};
+use harness::{has_stacks, record, scratch, skip};
 use heaptape_tape::{Item, ProcessNumber, Site, SiteEnd, Tape};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -106,7 +106,7 @@ fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
         let (calls, (skipped, first)) = its.expect("calls that both have");
         for ((address, site), (twin, frames)) in calls[first..].iter().zip(&other[skipped..]) {
             assert_eq!(address, twin, "the same calls");
-            let site = site.and_then(|number| native(sites.get(number)?));
+            let site = site.and_then(|number| sites.get(number)).map(native);
             let site = site.unwrap_or_else(|| panic!("no stack of {address:#x}"));
             assert!(is_same(&site, frames), "{address:#x}: {site:x?}\nand {frames:x?}");
             same += 1;
@@ -116,10 +116,10 @@ fn same_stacks(tape: &Tape, process: ProcessNumber, second: Second) -> u64 {
 }
 
 /// A site without its lines of interpreted code, which count as frames where it is cut.
-fn native(site: Site) -> Option<Site> {
+fn native(site: Site) -> Site {
     assert!(site.end != SiteEnd::Depth || site.frames.len() == 64, "cut too early: {site:x?}");
     let frames = site.frames.iter().copied().filter(|frame| frame >> 63 == 0).collect();
-    Some(Site { frames, ..site })
+    Site { frames, ..site }
 }
 
 /// Where in each the calls begin that both have: the one or the other may begin a little earlier.
@@ -135,6 +135,9 @@ fn begin<T>(calls: &Calls<T>, second: &Calls<Vec<u64>>) -> Option<(usize, usize)
 
 #[test]
 fn stacks_of_frames_of_all_kinds_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let program = program("winding");
     let compared = compare("winding", &[program.as_os_str()], &[]);
     assert!(compared > 10_000, "{compared}");
@@ -142,6 +145,9 @@ fn stacks_of_frames_of_all_kinds_are_as_a_second_unwinder_takes_them() {
 
 #[test]
 fn stacks_of_threads_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let program = program("threads8");
     let compared = compare("threads8", &[program.as_os_str()], &[]);
     assert!(compared > 10_000, "{compared}");
@@ -150,6 +156,9 @@ fn stacks_of_threads_are_as_a_second_unwinder_takes_them() {
 /// What `operator new` was called by, and what libraries in C++ call in turn.
 #[test]
 fn stacks_of_cpp_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let program = program("containers");
     let compared = compare("containers", &[program.as_os_str()], &[]);
     assert!(compared > 10_000, "{compared}");
@@ -224,6 +233,9 @@ fn stacks_of_java_are_as_a_second_unwinder_takes_them() {
 /// A program ends by it, as a rule: where it happened matters more than of any other call.
 #[test]
 fn an_operator_new_that_fails_has_its_stack() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, program) = (scratch(), program("exceptions"));
     let file = folder.path().join("x.tape");
     let outcome = run(&mut record(&file, &["--stacks"], &[program.as_os_str()]));
@@ -244,6 +256,9 @@ fn an_operator_new_that_fails_has_its_stack() {
 
 #[test]
 fn stacks_of_python_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let script = "import json, re, threading\n\
                   def build(n): return json.loads(json.dumps({str(i): [b'x' * 600] * 0 + [i] * 99 for i in range(n)}))\n\
                   threads = [threading.Thread(target=build, args=(2000,)) for _ in range(3)]\n\
@@ -254,6 +269,9 @@ fn stacks_of_python_are_as_a_second_unwinder_takes_them() {
 
 #[test]
 fn stacks_of_rust_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let program = rust_program("branching");
     let name = program.file_name().expect("a name").to_string_lossy().into_owned();
     let compared = compare(&name, &[program.as_os_str()], &[]);
@@ -262,6 +280,9 @@ fn stacks_of_rust_are_as_a_second_unwinder_takes_them() {
 
 #[test]
 fn stacks_of_perl_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let script = "my %h; for (1..5000) { $h{$_} = 'x' x ($_ % 100); push @{$l[$_ % 7]}, sprintf('%d', $_) } \
                   print join(',', map { $_ * 2 } sort keys %h)";
     let compared = compare("perl", &["perl", "-e", script].map(OsStr::new), &[]);
@@ -270,6 +291,9 @@ fn stacks_of_perl_are_as_a_second_unwinder_takes_them() {
 
 #[test]
 fn stacks_of_a_compiler_are_as_a_second_unwinder_takes_them() {
+    if !has_stacks() {
+        return;
+    }
     let folder = scratch();
     let (source, object) = (sources().join("exceptions.cpp"), folder.path().join("x.o"));
     let command = [
@@ -287,6 +311,9 @@ fn stacks_of_a_compiler_are_as_a_second_unwinder_takes_them() {
 /// A jump out of the midst of a call leaves a place for stacks claimed, of which there is no end of free ones.
 #[test]
 fn threads_that_leave_calls_by_jumps_have_stacks_ever_after() {
+    if !has_stacks() {
+        return;
+    }
     let (folder, program) = (scratch(), program("leaps"));
     let file = folder.path().join("x.tape");
     let mut recording = record(&file, &["--stacks"], &[program.as_os_str()]);
@@ -305,6 +332,9 @@ fn threads_that_leave_calls_by_jumps_have_stacks_ever_after() {
 
 #[test]
 fn frames_of_the_library_itself_are_in_no_stack() {
+    if !has_stacks() {
+        return;
+    }
     let folder = scratch();
     let file = folder.path().join("x.tape");
     let command = [program("threads8").into_os_string()];

@@ -20,11 +20,11 @@ use crate::stacks::Subject;
 
 /// No more functions than these are shown.
 const MOST_NODES: usize = 80;
-/// No function with a smaller part of the whole is.
+/// No function with a smaller part of what is selected is.
 const LEAST_NODE: f64 = 0.005;
 /// No more calls than these are shown.
 const MOST_EDGES: usize = 240;
-/// No call with a smaller part of the whole is.
+/// No call with a smaller part of it is.
 const LEAST_EDGE: f64 = 0.001;
 
 /// The graph with what it is of.
@@ -40,14 +40,13 @@ impl<'a> Shown<'a> {
         let whole = subject.measure.weight(subject.whole);
         let plan = Plan {
             measure: subject.measure,
-            whole,
             most_nodes: MOST_NODES,
             least_node: LEAST_NODE,
             most_edges: MOST_EDGES,
             least_edge: LEAST_EDGE,
         };
         let graph = Graph::of(subject.profile, &plan);
-        if graph.nodes.is_empty() {
+        if graph.all == 0 {
             return Err(Error::Nothing { measured: subject.measured() });
         }
         Ok(Shown { subject, graph, whole })

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptape_analyze::Effect;
 use heaptape_analyze::bins::{Histogram, Traffic};
 use heaptape_analyze::calls::Row;
-use heaptape_analyze::stack::Stack;
+use heaptape_analyze::stack::Named;
 use heaptape_analyze::{Note, Release, Sample};
 
 use crate::size::{Count, Millis, Size};
@@ -49,9 +49,9 @@ pub fn row(out: &mut impl Write, row: &Row, style: Style) -> io::Result<()> {
 }
 
 /// Writes the call stack of the call above, the innermost frame first.
-pub fn stack(out: &mut impl Write, stack: &Stack) -> io::Result<()> {
+pub fn stack(out: &mut impl Write, stack: &Named) -> io::Result<()> {
     for frame in &stack.frames {
-        writeln!(out, "{:>10}   {}", "", text::plain(&text::frame(frame)))?;
+        writeln!(out, "{:>10}   {}", "", text::plain(&text::named_frame(frame)))?;
     }
     match text::stack_end(stack.end) {
         Some(end) => writeln!(out, "{:>10}   … {end}", ""),

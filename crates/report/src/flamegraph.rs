@@ -15,7 +15,7 @@ use crate::size::{Count, Size};
 use crate::stacks::Subject;
 use crate::text;
 
-/// What has a smaller part of the whole is no frame of its own.
+/// What has a smaller part of all that is selected is no frame of its own.
 const LEAST: f64 = 0.0005;
 /// No more frames than these are drawn.
 const MOST: usize = 10_000;
@@ -29,7 +29,7 @@ const NAME: usize = 400;
 /// Draws the graph.
 pub fn write(out: &mut impl Write, subject: Subject<'_>) -> Result<(), Error> {
     let lines = Lines::of(subject);
-    if lines.lines.is_empty() {
+    if lines.paths.is_empty() {
         return Err(Error::Nothing { measured: subject.measured() });
     }
     let mut options = Options::default();
@@ -43,9 +43,12 @@ pub fn write(out: &mut impl Write, subject: Subject<'_>) -> Result<(), Error> {
     options.image_width = Some(1200);
     options.min_width = 0.0;
     options.text_truncate_direction = TextTruncateDirection::Right;
-    options.no_sort = true;
+    // So the lines are taken as they come, but for that the last comes first. Else they would have to stand in the order
+    // of their bytes, in which the paths below a call need not be neighbours.
+    options.flame_chart = true;
+    let drawn = lines.drawn();
+    let drawn = drawn.iter().rev().map(String::as_str);
     let mut svg = Vec::new();
-    let drawn = lines.lines.iter().map(String::as_str);
     flamegraph::from_lines(&mut options, drawn, &mut svg).map_err(|why| cannot(&why))?;
     let svg = String::from_utf8_lossy(&svg);
     with_units(out, &svg, lines.shift, subject).map_err(|why| cannot(&why))
@@ -93,9 +96,13 @@ fn with_units(out: &mut impl Write, svg: &str, shift: u32, subject: Subject<'_>)
     out.write_all(part.as_bytes())
 }
 
-/// The tree as folded stacks in its order.
+/// What stands between the names of a path until it is drawn: it comes before all that can be in a name, so that paths
+/// are in the order of their names.
+const BETWEEN: &str = "\u{1}";
+
+/// The tree as paths with what was made at their ends.
 struct Lines {
-    lines: Vec<String>,
+    paths: Vec<(String, u64)>,
     /// By how many bits the figures are cut, where their sum is too large.
     shift: u32,
 }
@@ -110,35 +117,40 @@ impl Lines {
             least: LEAST,
             depth: DEEPEST,
             most: MOST,
-            whole: subject.whole,
         };
         let tree = Tree::of(subject.profile, &plan);
         let all = measure.weight(tree.all);
         let shift = (0..64).find(|shift| all >> shift <= EXACT).unwrap_or_default();
-        let mut lines = Lines { lines: Vec::new(), shift };
+        let mut lines = Lines { paths: Vec::new(), shift };
         let mut path: Vec<String> = Vec::new();
         for (place, node) in tree.nodes.iter().enumerate() {
             path.truncate(node.depth);
             path.push(name(subject, node));
-            lines.add(&path, "", measure.weight(node.own));
+            lines.add(&path, None, measure.weight(node.own));
             let is_leaf = tree.nodes.get(place + 1).is_none_or(|next| next.depth <= node.depth);
             // Of a call that nothing is shown below, what is folded makes it no wider.
-            let below = if is_leaf { String::new() } else { smaller(node.folded.nodes) };
-            lines.add(&path, &below, measure.weight(node.folded.load));
+            let below = (!is_leaf).then(|| smaller(node.folded.nodes));
+            lines.add(&path, below, measure.weight(node.folded.load));
         }
-        lines.add(&[], &smaller(tree.folded.nodes), measure.weight(tree.folded.load));
-        lines.lines.sort();
+        lines.add(&[], Some(smaller(tree.folded.nodes)), measure.weight(tree.folded.load));
+        lines.paths.sort();
         lines
     }
 
-    fn add(&mut self, path: &[String], last: &str, weight: u64) {
+    /// As folded stacks: those with the same beginning are neighbours.
+    fn drawn(&self) -> Vec<String> {
+        let line =
+            |(path, weight): &(String, u64)| format!("{} {weight}", path.replace(BETWEEN, ";"));
+        self.paths.iter().map(line).collect()
+    }
+
+    fn add(&mut self, path: &[String], last: Option<String>, weight: u64) {
         let weight = weight >> self.shift;
         if weight == 0 {
             return;
         }
-        let mut names: Vec<&str> = path.iter().map(String::as_str).collect();
-        names.extend(Some(last).filter(|last| !last.is_empty()));
-        self.lines.push(format!("{} {weight}", names.join(";")));
+        let names: Vec<&str> = path.iter().chain(&last).map(String::as_str).collect();
+        self.paths.push((names.join(BETWEEN), weight));
     }
 }
 
@@ -198,6 +210,26 @@ mod tests {
         let titles = titles(&svg);
         assert!(titles.iter().any(|t| t.starts_with("(5,000 smaller calls) (488.3 KiB, 33.33%")));
         assert_eq!(titles.len(), 4, "{titles:?}");
+    }
+
+    #[test]
+    fn a_function_is_one_frame_below_its_caller_whatever_others_are_called() {
+        let svg = drawn("main;test 5\nmain;test1 100\nmain;test;x 4\nmain;test (a) 7\n").unwrap();
+        let titles = titles(&svg);
+        let tests = titles.iter().filter(|title| title.starts_with("test (9 B,")).count();
+        assert_eq!((tests, titles.len()), (1, 6), "{titles:?}");
+    }
+
+    #[test]
+    fn where_every_caller_is_little_the_largest_are_drawn() {
+        let text: String = (0..5000).map(|n| format!("f{n} {}\n", 1000 + n % 7)).collect();
+        let svg = drawn(&text).unwrap();
+        let titles = titles(&svg);
+        assert!(
+            titles.iter().any(|title| title.starts_with("(4,990 smaller calls)")),
+            "{titles:?}"
+        );
+        assert_eq!(titles.len(), 12, "{titles:?}");
     }
 
     #[test]

@@ -51,6 +51,7 @@ fn document(subject: Subject<'_>, labels: Labels) -> Document {
             sample.push(Sample { location_id, value, label });
         }
     }
+    tables.place();
     let strings = &mut tables.strings;
     let mut kind = |kind: &str, unit: &str| {
         let kind = strings.add(kind);

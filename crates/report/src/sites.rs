@@ -39,8 +39,8 @@ impl Found<'_> {
     }
 }
 
-/// What rows are called.
-fn what(by: By) -> (&'static str, &'static str) {
+/// What rows are called: one, and several.
+pub(crate) fn what(by: By) -> (&'static str, &'static str) {
     match by {
         By::Site => ("site", "sites"),
         By::Caller => ("caller", "callers"),

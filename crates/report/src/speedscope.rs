@@ -115,10 +115,18 @@ mod tests {
 
     /// What the schema requires of every file and of sampled profiles.
     fn check(document: &Value) {
+        let fields = |value: &Value| -> Vec<String> {
+            value.as_object().unwrap().keys().map(String::clone).collect()
+        };
+        let known = ["$schema", "activeProfileIndex", "exporter", "name", "profiles", "shared"];
+        assert!(fields(document).iter().all(|field| known.contains(&field.as_str())));
+        assert!(document["name"].is_string() && document["exporter"].is_string());
         assert_eq!(document["$schema"], SCHEMA);
         let frames = document["shared"]["frames"].as_array().unwrap();
         for frame in frames {
             assert!(frame["name"].is_string());
+            let known = ["name", "file", "line", "col"];
+            assert!(fields(frame).iter().all(|field| known.contains(&field.as_str())));
             assert!(frame.get("file").is_none_or(Value::is_string));
             assert!(frame.get("line").is_none_or(Value::is_u64));
         }
@@ -126,6 +134,12 @@ mod tests {
         assert!(document["activeProfileIndex"].as_u64().unwrap() < profiles.len() as u64);
         for profile in profiles {
             assert_eq!(profile["type"], "sampled");
+            let mut known =
+                ["type", "name", "unit", "startValue", "endValue", "samples", "weights"];
+            known.sort_unstable();
+            let mut there = fields(profile);
+            there.sort_unstable();
+            assert_eq!(there, known);
             assert!(profile["name"].is_string());
             assert!(["bytes", "none"].contains(&profile["unit"].as_str().unwrap()));
             let samples = profile["samples"].as_array().unwrap();

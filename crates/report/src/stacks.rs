@@ -66,6 +66,13 @@ impl Subject<'_> {
             self.who(),
             amount(self.whole)
         )];
+        if self.processes.len() > 1 && self.measure.metric == Metric::Peak {
+            sentences.push(
+                "The peak is the most that lived in all of them together. Each has its own most within the milliseconds \
+                 of it, so that the sum may be a little more than ever lived at once."
+                    .to_owned(),
+            );
+        }
         if self.is_selected {
             let measure = self.measure;
             let share = text::share(measure.weight(selected), measure.weight(self.whole));

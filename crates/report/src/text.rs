@@ -6,8 +6,7 @@ use heaptape_analyze::modules::{Module, Place};
 use heaptape_analyze::overview::Member;
 use heaptape_analyze::profile;
 use heaptape_analyze::sites::Origin;
-use heaptape_analyze::stack::Frame;
-use heaptape_analyze::{Code, Ended, Note, ProcessSummary, SiteEnd, Summary};
+use heaptape_analyze::{Ended, Note, ProcessSummary, SiteEnd, Summary};
 use heaptape_ledger::Bounds;
 
 use crate::size::Size;
@@ -53,21 +52,6 @@ pub fn short_caller(place: Option<&Place>, address: u64, width: usize) -> String
 
 fn in_module(place: &Place) -> String {
     format!("{}+{:#x}", file_name(&place.module.path), place.offset)
-}
-
-/// A frame of a call stack: as a caller is written, and code of a script as `function (file:line)`.
-pub fn frame(frame: &Frame) -> String {
-    match frame {
-        Frame::Native { address, place } => caller(place.as_ref(), *address),
-        Frame::Interpreted { code: None, line: 0 } => "code that is not known".to_owned(),
-        Frame::Interpreted { code: None, line } => format!("code that is not known (line {line})"),
-        Frame::Interpreted { code: Some(Code { file, function, .. }), line: 0 } => {
-            format!("{function} ({file})")
-        }
-        Frame::Interpreted { code: Some(Code { file, function, .. }), line } => {
-            format!("{function} ({file}:{line})")
-        }
-    }
 }
 
 /// Why a call stack has no more frames; `None` where it is whole.

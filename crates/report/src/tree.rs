@@ -30,7 +30,7 @@ pub struct Found<'a> {
     pub reverse: bool,
     /// Whether a call's line is shown.
     pub lines: bool,
-    /// The part of the whole below which calls are folded.
+    /// The part of what is selected below which calls are folded.
     pub least: f64,
     /// Whether long chains are shown whole.
     pub whole: bool,
@@ -41,7 +41,7 @@ pub fn write(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
     for sentence in found.subject.head(found.tree.all).into_iter().chain(folding(found)) {
         document::wrap(out, &text::plain(&sentence), "", style)?;
     }
-    if found.tree.nodes.is_empty() {
+    if found.tree.nodes.is_empty() && found.tree.folded.nodes == 0 {
         return Ok(());
     }
     writeln!(out)?;
@@ -52,9 +52,10 @@ pub fn write(out: &mut impl Write, found: Found<'_>, style: Style) -> io::Result
 fn folding(found: Found<'_>) -> Option<String> {
     let hidden: u64 = found.tree.nodes.iter().map(|node| node.folded.nodes).sum();
     let hidden = hidden + found.tree.folded.nodes;
+    let of = if found.subject.is_selected { " of what is selected" } else { "" };
     (hidden > 0).then(|| {
         format!(
-            "Folded: {} with less than {} %, too deep or too many (--min, --depth, --top).",
+            "Folded: {} with less than {} %{of}, too deep or too many (--min, --depth, --top).",
             text::counted(hidden, "path", "paths"),
             found.least * 100.0
         )
@@ -157,7 +158,7 @@ impl<'a> Drawing<'a> {
     /// Whether it is a part that is not folded.
     fn is_much(&self, load: Load) -> bool {
         let measure = self.found.subject.measure;
-        let least = measure.weight(self.found.subject.whole) as f64 * self.found.least;
+        let least = measure.weight(self.found.tree.all) as f64 * self.found.least;
         let weight = measure.weight(load);
         weight > 0 && weight as f64 >= least
     }

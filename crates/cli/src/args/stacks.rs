@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use heaptape_analyze::choice::{Moment, ProcessChoice};
 use heaptape_analyze::profile::{self, Measure};
@@ -27,7 +28,7 @@ pub(crate) struct Tree {
     pub(crate) reverse: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// Fold paths with less than this part of the whole, in percent
+    /// Fold paths with less than this part of what is selected, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent, allow_hyphen_values = true)]
     pub(crate) min: f64,
     /// Fold calls deeper than this; 0 folds none
@@ -91,7 +92,7 @@ pub(crate) struct Sites {
 /// Which stacks are meant.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all, added up
+    /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all; call stacks of several are added up
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
     /// Only stacks with a call that matches: its function, its module's path, or its file and line as they are printed
@@ -124,7 +125,19 @@ impl Measured {
     /// The moment, where it is one that has to be asked for.
     pub(crate) fn moment(&self) -> Option<Moment> {
         let is_asked = |at: &Moment| matches!(at, Moment::Index(_) | Moment::Millis(_));
-        self.at.filter(is_asked).filter(|_| self.is_live())
+        self.at.filter(is_asked)
+    }
+
+    /// Refuses a moment of what is of no moment.
+    pub(crate) fn check(&self) -> Result<()> {
+        let metric = self.metric.filter(|_| self.at.is_some() && !self.is_live());
+        if let Some(metric) = metric.and_then(|metric| metric.to_possible_value()) {
+            bail!(
+                "--at says when what is live is looked at, and --metric {} adds up the whole run: leave one of them out",
+                metric.get_name()
+            );
+        }
+        Ok(())
     }
 
     /// The measure that is asked for.
@@ -182,9 +195,9 @@ pub(crate) enum By {
     Caller,
     /// Every function on the stack.
     Function,
-    /// The file that the caller is in.
+    /// The file that the caller is in; of Python its source file.
     Module,
-    /// The source file.
+    /// The source file of the innermost call of which it is known.
     File,
     /// The thread.
     Thread,

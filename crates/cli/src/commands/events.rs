@@ -10,8 +10,8 @@ use heaptape_analyze::callers::Callers;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::choice::Span;
 use heaptape_analyze::filter::Filter;
-use heaptape_analyze::stack::Stack;
-use heaptape_analyze::{ProcessSummary, live, processes};
+use heaptape_analyze::stack::{Named, Stack};
+use heaptape_analyze::{ProcessSummary, gather, live, processes};
 use heaptape_report::{Style, events, json, text};
 use heaptape_tape::{Columns, Item, Lent, Tape};
 
@@ -117,9 +117,12 @@ impl Listing<'_> {
                     let mut row = Row::of(&event, modules);
                     names.complete(&mut row.place);
                     let site = sites.as_ref().zip(row.site);
-                    let mut stack =
+                    let stack =
                         site.and_then(|(sites, site)| Stack::of(sites, site, modules, row.index));
-                    stack.iter_mut().flat_map(Stack::places).for_each(|p| names.complete(p));
+                    let stack = stack.map(|stack| Named {
+                        frames: gather::all_named(&stack, self.process, &mut names),
+                        end: stack.end,
+                    });
                     sink.row(&row, stack.as_ref())?;
                     any = true;
                 }
@@ -189,12 +192,12 @@ fn thread_of(item: &Item) -> Option<u32> {
 
 /// Where calls and what stands between them go.
 trait Sink {
-    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()>;
+    fn row(&mut self, row: &Row, stack: Option<&Named>) -> io::Result<()>;
     fn between(&mut self, item: &Item) -> io::Result<()>;
 }
 
 impl<W: Write> Sink for json::events::Events<W> {
-    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
+    fn row(&mut self, row: &Row, stack: Option<&Named>) -> io::Result<()> {
         self.row(row, stack)
     }
 
@@ -228,7 +231,7 @@ impl<W: Write> Lines<'_, W> {
 }
 
 impl<W: Write> Sink for Lines<'_, W> {
-    fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
+    fn row(&mut self, row: &Row, stack: Option<&Named>) -> io::Result<()> {
         let style = self.style;
         let out = self.next()?;
         events::row(out, row, style)?;

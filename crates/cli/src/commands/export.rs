@@ -68,6 +68,7 @@ fn check(args: &Export) -> Result<()> {
     } else {
         (of_tables.as_slice(), "tables: --to csv and parquet")
     };
+    args.measured.check()?;
     let name = args.to.name();
     if let Some((_, option)) = others.iter().find(|(is_given, _)| *is_given) {
         bail!("{option} is for {what}, and not for --to {name}");

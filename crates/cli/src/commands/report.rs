@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use heaptape_analyze::account::Account;
 use heaptape_analyze::callers::Callers;
+use heaptape_analyze::lives::Load;
 use heaptape_analyze::overview::Overview;
-use heaptape_analyze::sites::{Origin, Site};
+use heaptape_analyze::sites::{Origin, Site, Standing};
 use heaptape_analyze::{ProcessSummary, Summary, findings};
 use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
@@ -85,14 +86,24 @@ fn add_stacks(
     names: &mut Names,
     summary: &Summary,
 ) -> Result<(), heaptape_analyze::Error> {
-    for load in [|site: &Site| site.deeds.at_peak, |site: &Site| site.deeds.left] {
-        let mut order: Vec<usize> = (0..sites.len()).collect();
-        order.sort_by_key(|&place| Reverse(load(&sites[place])));
-        for place in order.into_iter().take(if top == 0 { usize::MAX } else { top }) {
-            let mut trace = callers.trace(&sites[place])?;
-            trace.iter_mut().for_each(|trace| names.complete_trace(trace, summary));
-            sites[place].trace = trace.map(Box::new);
-        }
+    let mut named = |standing: &Standing| -> Result<_, heaptape_analyze::Error> {
+        let mut trace = callers.trace(standing)?;
+        trace.iter_mut().for_each(|trace| names.complete_trace(trace, summary));
+        Ok(trace.map(Box::new))
+    };
+    for place in first(sites, top, |site| site.deeds.at_peak) {
+        sites[place].trace = named(&sites[place].standing)?;
+    }
+    for place in first(sites, top, |site| site.deeds.left) {
+        sites[place].left_trace = named(&sites[place].left)?;
     }
     Ok(())
+}
+
+/// The places of those with most.
+fn first(sites: &[Site], top: usize, load: impl Fn(&Site) -> Load) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    order.sort_by_key(|&place| Reverse(load(&sites[place])));
+    order.truncate(if top == 0 { usize::MAX } else { top });
+    order
 }

@@ -1,15 +1,18 @@
 //! What the commands that show call stacks begin with: the stacks of a tape, named and selected.
 
 use anyhow::{Context, Result};
-use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::callers::Callers;
+use heaptape_analyze::choice::Moment;
 use heaptape_analyze::gather::Ask;
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::profile::{Frame, Measure, Profile, Wanted};
+use heaptape_analyze::{ProcessSummary, moment};
 use heaptape_report::stacks::Subject;
+use heaptape_report::text;
 use heaptape_tape::Tape;
 use regex::Regex;
 
+use super::live;
 use crate::args::{Selection, Sysroot};
 use crate::names::Names;
 use crate::terminal::Terminal;
@@ -22,7 +25,7 @@ pub(super) struct Stacks<'a> {
     pub(super) profile: Profile,
     ask: Ask,
     measure: Measure,
-    pub(super) whole: Load,
+    whole: Load,
     is_selected: bool,
 }
 
@@ -40,6 +43,9 @@ pub(super) fn read<'a>(
     let context = || name.to_owned();
     let chosen = heaptape_analyze::processes::all(tape.summary(), selection.process)
         .with_context(context)?;
+    if let Some(what) = ask.moment.map(|at| beyond(at, tape, &chosen)).transpose()?.flatten() {
+        terminal.say(&format!("{name}: {what}."));
+    }
     let mut names = Names::new(sysroot, tape)?;
     let mut profile = {
         let mut progress = terminal.progress(Profile::reads(&chosen), false);
@@ -55,6 +61,19 @@ pub(super) fn read<'a>(
     profile.select(focus.map(|_| &wanted as &Wanted<'_>), ignore.map(|_| &unwanted as &Wanted<'_>));
     let is_selected = focus.is_some() || ignore.is_some();
     Ok(Stacks { name, tape, chosen, profile, ask, measure, whole, is_selected })
+}
+
+/// What there is of the processes, if the moment lies beyond all of them.
+fn beyond(at: Moment, tape: &Tape, chosen: &[&ProcessSummary]) -> Result<Option<String>> {
+    let mut last = None;
+    for process in chosen {
+        let Some(what) = live::beyond(at, tape, process)? else { return Ok(None) };
+        let end = moment::last_time(tape, process)?;
+        if last.as_ref().is_none_or(|(known, _)| end > *known) {
+            last = Some((end, format!("{} {what}", text::process(process))));
+        }
+    }
+    Ok(last.map(|(_, what)| what))
 }
 
 impl Stacks<'_> {

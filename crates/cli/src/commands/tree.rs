@@ -17,6 +17,7 @@ const MOST: usize = 1_000_000;
 
 /// Prints the tree.
 pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
+    args.measured.check()?;
     let tape = open::tape(&args.file, terminal)?;
     let name = args.file.display().to_string();
     let measure = args.measured.measure();
@@ -32,7 +33,6 @@ pub(crate) fn run(args: &args::Tree, terminal: &Terminal) -> Result<ExitCode> {
         least,
         depth: unless_0(args.depth, usize::MAX),
         most: unless_0(args.top, MOST).min(MOST),
-        whole: stacks.whole,
     };
     let tree = tree::Tree::of(&stacks.profile, &plan);
     let found = report::Found {

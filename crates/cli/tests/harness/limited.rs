@@ -85,9 +85,13 @@ fn add_fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 /// The fields of `heaptape.limit/1` that docs/json.md tells of, each in a row of its own.
 pub(crate) fn documented_fields() -> BTreeSet<String> {
+    documented_fields_of("heaptape.limit/1")
+}
+
+/// Likewise of another document.
+pub(crate) fn documented_fields_of(schema: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("docs/json.md")).expect("the documentation");
-    let part =
-        text.split("\n## ").find(|part| part.starts_with("heaptape.limit/1")).expect("its part");
+    let part = text.split("\n## ").find(|part| part.starts_with(schema)).expect("its part");
     let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     rows.map(|(name, _)| name.to_owned()).collect()
 }
@@ -101,11 +105,15 @@ pub(crate) fn assert_has_documented(document: &Value, begin: &str) {
 
 /// Asserts that docs/json.md has a row for each field of a document. An object has none of its own, unless it may be null.
 pub(crate) fn assert_documented(document: &Value) {
-    let known = documented_fields();
+    assert_told(&documented_fields(), &fields(document));
+}
+
+/// Asserts that those fields are known which a document has.
+pub(crate) fn assert_told(known: &BTreeSet<String>, fields: &BTreeSet<String>) {
     let is_missing = |path: &&String| {
         let is_parent = known.iter().any(|name| name.starts_with(&format!("{path}.")));
         !known.contains(*path) && !is_parent
     };
-    let missing: Vec<String> = fields(document).iter().filter(is_missing).cloned().collect();
+    let missing: Vec<String> = fields.iter().filter(is_missing).cloned().collect();
     assert!(missing.is_empty(), "docs/json.md does not tell of {missing:?}");
 }

@@ -69,6 +69,19 @@ pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
+/// Whether call stacks can be recorded: the library finds the tables of modules by a function that glibc has since 2.35.
+pub(crate) fn has_stacks() -> bool {
+    let version = Command::new("ldd").arg("--version").output();
+    let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let first = text.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+    let minor = first.rsplit('.').next().and_then(|minor| minor.parse::<u32>().ok());
+    let has = minor.is_some_and(|minor| minor >= 35);
+    if !has {
+        skip("call stacks need glibc 2.35");
+    }
+    has
+}
+
 /// Whether mounts may be made here; the tests of full disks need them.
 pub(crate) fn may_mount() -> bool {
     let mut probe = Command::new("unshare");

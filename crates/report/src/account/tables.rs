@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use heaptape_analyze::account::Held;
 use heaptape_analyze::bins::Traffic;
+use heaptape_analyze::live::Trace;
 use heaptape_analyze::lives::{CLASSES, Load, least_age};
 use heaptape_analyze::sites::{self, Deeds, Site};
 use heaptape_ledger::Bounds;
@@ -24,14 +25,14 @@ pub(super) fn at_peak(figures: &Figures<'_>) -> Vec<Part> {
         (None, within) => format!("within {within} ms after {time}"),
     };
     let mut parts = vec![Part::Heading(format!("Live at the peak, {when}"))];
-    parts.extend(loads(figures, |site| site.deeds.at_peak));
+    parts.extend(loads(figures, |site| (site.deeds.at_peak, site.trace.as_deref())));
     parts
 }
 
 /// What was left, by caller.
 pub(super) fn left(figures: &Figures<'_>) -> Vec<Part> {
     let mut parts = vec![Part::Heading("Never freed".to_owned())];
-    let loads = loads(figures, |site| site.deeds.left);
+    let loads = loads(figures, |site| (site.deeds.left, site.left_trace.as_deref()));
     if loads.is_empty() {
         parts.push(Part::Text("Nothing: every block was freed.".to_owned()));
     }
@@ -39,14 +40,17 @@ pub(super) fn left(figures: &Figures<'_>) -> Vec<Part> {
     parts
 }
 
-/// Callers by what they have of something, and the sum of all.
-fn loads(figures: &Figures<'_>, load: impl Fn(&Site) -> Load) -> Vec<Part> {
-    let mut list: Vec<(&Site, Load)> =
+/// Callers by what they have of something, each with the stack that has most of it, and the sum of all.
+fn loads<'a>(
+    figures: &Figures<'a>,
+    load: impl Fn(&'a Site) -> (Load, Option<&'a Trace>),
+) -> Vec<Part> {
+    let mut list: Vec<(&Site, (Load, Option<&Trace>))> =
         figures.account.sites.iter().map(|site| (site, load(site))).collect();
-    list.retain(|(_, load)| load.blocks > 0);
-    list.sort_by_key(|(_, load)| Reverse(*load));
+    list.retain(|(_, (load, _))| load.blocks > 0);
+    list.sort_by_key(|(_, (load, _))| Reverse(*load));
     let mut all = Load::default();
-    list.iter().for_each(|(_, load)| all.join(*load));
+    list.iter().for_each(|(_, (load, _))| all.join(*load));
     let mut rows =
         Rows::new(&[("requested", Right), ("share", Right), ("blocks", Right), ("caller", Name)]);
     let shown = figures.first(&list);
@@ -59,8 +63,8 @@ fn loads(figures: &Figures<'_>, load: impl Fn(&Site) -> Load) -> Vec<Part> {
         ]);
         below.into_iter().for_each(|line| rows.row(["", "", "", &format!("  {line}")]));
     };
-    for (site, load) in shown {
-        row(*load, figures.site(site), below(figures, site));
+    for (site, (load, trace)) in shown {
+        row(*load, figures.site(site), below(figures, site, *trace));
     }
     if list.is_empty() {
         return Vec::new();
@@ -71,9 +75,9 @@ fn loads(figures: &Figures<'_>, load: impl Fn(&Site) -> Load) -> Vec<Part> {
     parts
 }
 
-/// The calls that a caller was called by, on the one of its stacks that has most at the peak.
-fn below(figures: &Figures<'_>, site: &Site) -> Vec<String> {
-    let Some(trace) = &site.trace else { return Vec::new() };
+/// The calls that a caller was called by, on one of its stacks.
+fn below(figures: &Figures<'_>, site: &Site, trace: Option<&Trace>) -> Vec<String> {
+    let Some(trace) = trace else { return Vec::new() };
     let mut lines = stacks::below(trace, figures.whole, usize::MAX);
     if site.stacks > 1 {
         lines.push(format!("(the largest of {} call stacks)", Count(site.stacks)));

@@ -102,7 +102,6 @@ struct RowPart<'a> {
     unit: Option<u64>,
     #[serde(flatten)]
     sides: Sides,
-    #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<Vec<FramePart<'a>>>,
 }
 

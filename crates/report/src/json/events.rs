@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use heaptape_analyze::Effect;
 use heaptape_analyze::calls::Row;
 use heaptape_analyze::modules::Module;
-use heaptape_analyze::stack::{Frame, Stack};
+use heaptape_analyze::stack::Named;
 use heaptape_analyze::{Note, ProcessSummary, Release, Sample, SiteEnd};
 use serde::Serialize;
 
 use super::parts::ProcessName;
+use super::stacks::FramePart;
 use crate::text;
 
 #[derive(Serialize)]
@@ -34,7 +35,6 @@ struct EventPart<'a> {
     offset: Option<u64>,
     function: Option<&'a str>,
     site: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stack: Option<StackPart<'a>>,
 }
 
@@ -44,20 +44,8 @@ struct StackPart<'a> {
     end: &'static str,
 }
 
-/// Of code of a module: `module` and `offset`; of a script: `file` and `line`.
-#[derive(Serialize)]
-struct FramePart<'a> {
-    frame: String,
-    address: Option<u64>,
-    module: Option<&'a str>,
-    offset: Option<u64>,
-    function: Option<&'a str>,
-    file: Option<&'a str>,
-    line: Option<u32>,
-}
-
 impl<'a> StackPart<'a> {
-    fn of(stack: &'a Stack) -> StackPart<'a> {
+    fn of(stack: &'a Named) -> StackPart<'a> {
         let end = match stack.end {
             SiteEnd::Outermost => "outermost",
             SiteEnd::Depth => "depth",
@@ -65,35 +53,6 @@ impl<'a> StackPart<'a> {
             SiteEnd::Unreadable => "unreadable",
         };
         StackPart { frames: stack.frames.iter().map(FramePart::of).collect(), end }
-    }
-}
-
-impl<'a> FramePart<'a> {
-    fn of(frame: &'a Frame) -> FramePart<'a> {
-        let part = FramePart {
-            frame: text::frame(frame),
-            address: None,
-            module: None,
-            offset: None,
-            function: None,
-            file: None,
-            line: None,
-        };
-        match frame {
-            Frame::Native { address, place } => FramePart {
-                address: Some(*address),
-                module: place.as_ref().map(|p| p.module.path.as_str()),
-                offset: place.as_ref().map(|p| p.offset),
-                function: place.as_ref().and_then(|p| p.function.as_deref()),
-                ..part
-            },
-            Frame::Interpreted { code, line } => FramePart {
-                function: code.as_ref().map(|code| code.function.as_str()),
-                file: code.as_ref().map(|code| code.file.as_str()),
-                line: (*line > 0).then_some(*line),
-                ..part
-            },
-        }
     }
 }
 
@@ -105,7 +64,6 @@ struct NotePart<'a> {
     thread: u32,
     args: &'a [u64],
     text: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     build_id: Option<String>,
 }
 
@@ -149,7 +107,7 @@ impl<W: Write> Events<W> {
     }
 
     /// Writes a call, with its stack if that is wanted.
-    pub fn row(&mut self, row: &Row, stack: Option<&Stack>) -> io::Result<()> {
+    pub fn row(&mut self, row: &Row, stack: Option<&Named>) -> io::Result<()> {
         let caller = (row.caller != 0).then(|| text::caller(row.place.as_ref(), row.caller));
         self.line(&EventPart {
             index: row.index,

@@ -107,7 +107,6 @@ struct CallerPart<'a> {
     at_process: u32,
     at_left: LoadPart,
     at: Vec<LoadPart>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<Vec<FramePart<'a>>>,
 }
 

@@ -60,7 +60,6 @@ struct CallerPart<'a> {
     caller: CallerName<'a>,
     #[serde(flatten)]
     sum: SumPart,
-    #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<Vec<FramePart<'a>>>,
 }
 

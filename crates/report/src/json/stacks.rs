@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use heaptape_analyze::choice::Moment;
 use heaptape_analyze::live::Caller;
 use heaptape_analyze::profile::{Frame, FrameKind, FrameNumber, Metric, Profile};
-use heaptape_analyze::ranking::{By, Row, Subject as Of};
+use heaptape_analyze::ranking::{Row, Subject as Of};
 use heaptape_analyze::sites::Deeds;
 use heaptape_analyze::tree::{Folded, Node};
 use serde::Serialize;
@@ -196,12 +196,12 @@ struct DeedsPart {
     temporary: LoadPart,
 }
 
-impl From<&Deeds> for DeedsPart {
-    fn from(deeds: &Deeds) -> DeedsPart {
+impl DeedsPart {
+    fn of(deeds: &Deeds, subject: &Subject<'_>) -> DeedsPart {
         DeedsPart {
             peak: deeds.at_peak.into(),
             end: deeds.left.into(),
-            at: deeds.at.first().map(|&load| load.into()),
+            at: subject.moment.map(|_| Metric::Moment.of(deeds).into()),
             total: deeds.made.into(),
             temporary: deeds.temporary.into(),
         }
@@ -214,16 +214,7 @@ pub fn sites(out: &mut impl Write, found: sites::Found<'_>) -> io::Result<()> {
         out,
         &SitesDocument {
             head: Head::of("heaptape.sites/1", &found.subject),
-            by: match found.by {
-                By::Site => "site",
-                By::Caller => "caller",
-                By::Function => "function",
-                By::Module => "module",
-                By::File => "file",
-                By::Thread => "thread",
-                By::Process => "process",
-                By::Rank => "rank",
-            },
+            by: sites::what(found.by).0,
             rows_in_all: found.rows.len(),
             rows: found.shown().iter().map(|of| row(of, &found.subject)).collect(),
         },
@@ -253,8 +244,8 @@ fn row<'a>(row: &Row, subject: &Subject<'a>) -> RowPart<'a> {
         process,
         thread,
         rank,
-        deeds: (&row.deeds).into(),
-        own: row.own.as_ref().map(DeedsPart::from),
+        deeds: DeedsPart::of(&row.deeds, subject),
+        own: row.own.as_ref().map(|own| DeedsPart::of(own, subject)),
         frames,
     }
 }

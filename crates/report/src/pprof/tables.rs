@@ -8,6 +8,8 @@ use super::message::{Function, Line, Location, Mapping};
 
 /// The granularity of mappings.
 const PAGE: u64 = 4096;
+/// Where no process has code: behind all addresses of programs.
+const NOWHERE: u64 = 1 << 48;
 
 /// The tables under way; ids count from 1.
 #[derive(Default)]
@@ -16,9 +18,35 @@ pub(super) struct Tables<'a> {
     pub(super) functions: Vec<Function>,
     pub(super) mappings: Vec<Mapping>,
     pub(super) locations: Vec<Location>,
+    /// Where the mappings are, by their ids.
+    extents: Vec<Extent>,
     known_functions: HashMap<(i64, i64), u64>,
     known_mappings: HashMap<(&'a str, &'a [u8]), u64>,
     known_locations: HashMap<Vec<FrameNumber>, u64>,
+}
+
+/// What calls were found in of a module, by addresses of its file.
+struct Extent {
+    /// What is added to those; 0 where it is not known.
+    load: u64,
+    low: u64,
+    high: u64,
+}
+
+impl Extent {
+    fn start(&self) -> u64 {
+        if self.load == 0 { self.low } else { self.load }
+    }
+
+    fn limit(&self) -> u64 {
+        self.load.saturating_add(self.high)
+    }
+
+    /// Makes it larger where it does not hold an address yet.
+    fn add(&mut self, address: u64) {
+        self.low = self.low.min(address / PAGE * PAGE);
+        self.high = self.high.max((address / PAGE).saturating_add(1).saturating_mul(PAGE));
+    }
 }
 
 /// A table of strings, of which the first is empty.
@@ -71,8 +99,36 @@ impl<'a> Tables<'a> {
         let mapping_id = self.mapping(outermost, members);
         let line = members.iter().map(|frame| self.line(frame)).collect();
         let id = self.locations.len() as u64 + 1;
-        self.locations.push(Location { id, mapping_id, address: address(outermost), line });
+        self.locations.push(Location { id, mapping_id, address: call(outermost), line });
         id
+    }
+
+    /// Gives all places their addresses in memory, once there are no more: until then they have those of their files.
+    ///
+    /// Processes have different modules at the same addresses, and one may have had several there after each other.
+    /// No two mappings may overlap: what would is put where no other is.
+    pub(super) fn place(&mut self) {
+        let mut order: Vec<usize> = (0..self.extents.len()).collect();
+        order.sort_by_key(|&place| (self.extents[place].start(), place));
+        let (mut taken, mut free) = (0, NOWHERE);
+        for place in order {
+            let extent = &mut self.extents[place];
+            if extent.start() < taken {
+                extent.load = free;
+                free = extent.limit();
+            } else {
+                taken = extent.limit();
+            }
+        }
+        for (mapping, extent) in self.mappings.iter_mut().zip(&self.extents) {
+            (mapping.memory_start, mapping.memory_limit) = (extent.start(), extent.limit());
+        }
+        for location in &mut self.locations {
+            let mapping = (location.mapping_id as usize).checked_sub(1);
+            if let Some(extent) = mapping.and_then(|mapping| self.extents.get(mapping)) {
+                location.address = location.address.saturating_add(extent.load);
+            }
+        }
     }
 
     fn line(&mut self, frame: &'a Frame) -> Line {
@@ -96,21 +152,18 @@ impl<'a> Tables<'a> {
         let known = *self.known_mappings.entry(key).or_insert(id);
         if known == id {
             let build_id: String = frame.build_id.iter().map(|b| format!("{b:02x}")).collect();
-            let start = if frame.load == 0 { address(frame) / PAGE * PAGE } else { frame.load };
+            self.extents.push(Extent { load: frame.load, low: u64::MAX, high: 0 });
             self.mappings.push(Mapping {
                 id,
-                memory_start: start,
-                memory_limit: start,
                 filename: self.strings.add(&frame.module),
                 build_id: self.strings.add(&build_id),
                 ..Mapping::default()
             });
         }
+        if let Some(extent) = self.extents.get_mut(known as usize - 1) {
+            extent.add(call(frame));
+        }
         if let Some(mapping) = self.mappings.get_mut(known as usize - 1) {
-            let address = address(frame);
-            let limit = (address / PAGE).saturating_add(1).saturating_mul(PAGE);
-            mapping.memory_start = mapping.memory_start.min(address / PAGE * PAGE);
-            mapping.memory_limit = mapping.memory_limit.max(limit);
             let is_any = |is: fn(&Frame) -> bool| members.iter().any(|frame| is(frame));
             mapping.has_functions |= is_any(|frame| !frame.function.is_empty());
             mapping.has_filenames |= is_any(|frame| frame.file.is_some());
@@ -121,10 +174,10 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The address in memory of the call, which lies before the return address.
-fn address(frame: &Frame) -> u64 {
+/// The address of the call in the module's file, which lies before the return address; in memory where no module is.
+fn call(frame: &Frame) -> u64 {
     match frame.kind {
         FrameKind::Python | FrameKind::Cut => 0,
-        _ => frame.offset.wrapping_add(frame.load).saturating_sub(1),
+        _ => frame.offset.saturating_sub(1),
     }
 }

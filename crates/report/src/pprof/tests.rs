@@ -32,6 +32,10 @@ fn check(document: &Document) {
     for mapping in &document.mapping {
         assert!(mapping.memory_start < mapping.memory_limit);
     }
+    let mut ranges: Vec<_> =
+        document.mapping.iter().map(|m| (m.memory_start, m.memory_limit)).collect();
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0), "{ranges:x?}");
     for location in &document.location {
         let Some(mapping) = (location.mapping_id as usize).checked_sub(1) else { continue };
         let mapping = &document.mapping[mapping];
@@ -114,6 +118,31 @@ fn modules_are_mappings_with_their_build_ids() {
     assert_eq!(mapping.memory_start, 0x7f00_0000_0000);
     let python = document.location.iter().find(|l| l.mapping_id == 0).unwrap();
     assert_eq!((python.address, python.line[0].line), (0, 3));
+}
+
+#[test]
+fn modules_of_several_processes_are_mappings_that_do_not_overlap() {
+    let mut profile: Profile = "a;b;c;d 5\ne 1".parse().unwrap();
+    let loads = [0x40_0000, 0x40_1000, 0x40_0000, 0x70_0000, 0];
+    let modules = ["x", "y", "z", "x", "static"];
+    let offsets = [0x500, 0x1500, 0x2500, 0x3500, 0x40_0500];
+    for (n, frame) in profile.frames.iter_mut().enumerate() {
+        (frame.module, frame.load, frame.offset) = (modules[n].into(), loads[n], offsets[n]);
+    }
+    let document = read(subject(&profile), Labels::default());
+    assert_eq!(document.mapping.len(), 4);
+    for location in &document.location {
+        let mapping = &document.mapping[location.mapping_id as usize - 1];
+        let file = &document.string_table[mapping.filename as usize];
+        // What is left when the begin of the mapping is taken off is the place in the file, as pprof would look it up.
+        let name = &document.function[location.line[0].function_id as usize - 1].name;
+        let name = document.string_table[*name as usize].as_str();
+        let n = profile.frames.iter().position(|frame| &*frame.function == name).unwrap();
+        assert_eq!(file, modules[n]);
+        if modules[n] != "static" {
+            assert_eq!(location.address - mapping.memory_start, offsets[n] - 1);
+        }
+    }
 }
 
 #[test]

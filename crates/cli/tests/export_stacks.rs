@@ -139,6 +139,29 @@ fn pprof_prints_them() {
     }
 }
 
+/// pprof drops a numeric label that is 0 and has no unit, and takes `thread=0` for a number.
+#[test]
+fn pprof_finds_the_first_process_and_thread_by_their_labels() {
+    if !has_stacks() {
+        return;
+    }
+    let (folder, tape) = service();
+    let file = folder.path().join("x.pb.gz");
+    let options = ["--label", "rank,thread", "-o", file.to_str().expect("a path")];
+    assert_eq!(export(&tape, "pprof", &options).code(), 0);
+    for (tag, is_there) in [("process=0", true), ("thread=0", true), ("process=1", false)] {
+        let top = Command::new("go")
+            .args(["tool", "pprof", "-top", "-cum", "-nodecount=100", "-tagfocus", tag])
+            .arg(&file)
+            .env("GOCACHE", folder.path())
+            .env("PPROF_TMPDIR", folder.path())
+            .output();
+        let Ok(top) = top else { return skip("there is no go here, whose pprof would read it") };
+        let text = String::from_utf8_lossy(&top.stdout);
+        assert_eq!(text.contains("malloc_wrapper"), is_there, "{tag}: {text}");
+    }
+}
+
 /// The lettering of a drawing.
 fn letters(svg: &str) -> HashSet<String> {
     let ends = svg.split("<text ").skip(1);

@@ -122,8 +122,10 @@ fn values(load: Load) -> [i64; 2] {
 
 fn labels_of(stack: &Stack, labels: Labels, strings: &mut Strings) -> Vec<Label> {
     let mut found = Vec::new();
+    // pprof reads `-tagfocus rank=0` as a range of numbers, which no text is in. The unit that it supposes is the key.
     let mut add = |key: &str, num: u32| {
-        found.push(Label { key: strings.add(key), num: i64::from(num) });
+        let key = strings.add(key);
+        found.push(Label { key, num: i64::from(num), num_unit: key });
     };
     if labels.process {
         match stack.rank {

@@ -23,13 +23,16 @@ pub(super) struct Sample {
     pub(super) label: Vec<Label>,
 }
 
-/// What a sample has besides.
+/// What a sample has besides: a number.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
     pub(super) key: i64,
     #[prost(int64, tag = "3")]
     pub(super) num: i64,
+    /// Without it a label whose number is 0 is none to a reader.
+    #[prost(int64, tag = "4")]
+    pub(super) num_unit: i64,
 }
 
 /// A module in memory.

@@ -11,6 +11,10 @@ const PAGE: u64 = 4096;
 /// Where no process has code: behind all addresses of programs.
 const NOWHERE: u64 = 1 << 48;
 
+/// The place of the empty string. As the name in the symbol table it says that the other name is to be shown as it is:
+/// where both are the same, pprof leaves out what stands between `<` and `>`.
+const NOT_KNOWN: i64 = 0;
+
 /// The tables under way; ids count from 1.
 #[derive(Default)]
 pub(super) struct Tables<'a> {
@@ -137,7 +141,7 @@ impl<'a> Tables<'a> {
         let id = self.functions.len() as u64 + 1;
         let function_id = *self.known_functions.entry((name, filename)).or_insert(id);
         if function_id == id {
-            self.functions.push(Function { id, name, system_name: name, filename });
+            self.functions.push(Function { id, name, system_name: NOT_KNOWN, filename });
         }
         Line { function_id, line: i64::from(frame.line.unwrap_or_default()) }
     }

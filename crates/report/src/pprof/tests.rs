@@ -152,11 +152,36 @@ fn labels_tell_rank_and_thread_where_that_is_asked() {
     profile.stacks[0].thread = 7;
     let labels = Labels { process: true, thread: true };
     let document = read(subject(&profile), labels);
-    let told = document.sample[0].label.iter();
-    let told: Vec<_> =
-        told.map(|l| (document.string_table[l.key as usize].as_str(), l.num)).collect();
-    assert_eq!(told, [("rank", 3), ("thread", 7)]);
+    assert_eq!(told(&document), [("rank", 3), ("thread", 7)]);
     assert!(read(subject(&profile), Labels::default()).sample[0].label.is_empty());
+}
+
+/// A reader drops a label with the number 0, unless it has a unit.
+#[test]
+fn the_first_rank_process_and_thread_have_labels_too() {
+    let mut profile: Profile = "a 5".parse().unwrap();
+    let labels = Labels { process: true, thread: true };
+    for (rank, key) in [(Some(0), "rank"), (None, "process")] {
+        profile.stacks[0].rank = rank;
+        let document = read(subject(&profile), labels);
+        assert_eq!(told(&document), [(key, 0), ("thread", 0)]);
+        assert!(document.sample[0].label.iter().all(|label| label.num_unit != 0));
+    }
+}
+
+/// The labels of the first sample.
+fn told(document: &Document) -> Vec<(&str, i64)> {
+    let text = |place: i64| document.string_table[place as usize].as_str();
+    document.sample[0].label.iter().map(|label| (text(label.key), label.num)).collect()
+}
+
+/// Where both names of a function are the same, pprof shows `<module>` as unknown, and the instances of a template as one.
+#[test]
+fn names_are_not_for_the_reader_to_shorten() {
+    let profile: Profile = "<module> (job.py:3) 5\nstd::vector<int>::f 1".parse().unwrap();
+    let document = read(subject(&profile), Labels::default());
+    assert_eq!(document.function.len(), 2);
+    assert!(document.function.iter().all(|f| f.system_name != f.name));
 }
 
 #[test]

@@ -75,9 +75,11 @@ fn subtitle(subject: Subject<'_>) -> String {
 /// What stands for the unit in what inferno writes; [`with_units`] takes it out.
 const UNIT: &str = "heaptape-unit";
 
-/// Writes the drawing; where it says `1,234 UNIT` the figure gets the form that people read.
+/// Writes the drawing; where it says `1,234 UNIT, 5.00%` the figure gets the form that people read, and the part is that of
+/// everything: inferno knows only what is drawn.
 fn with_units(out: &mut impl Write, svg: &str, shift: u32, subject: Subject<'_>) -> io::Result<()> {
     let marker = format!(" {UNIT}");
+    let whole = subject.measure.weight(subject.whole);
     let mut parts = svg.split(&marker);
     let mut part = parts.next().unwrap_or_default();
     for next in parts {
@@ -92,8 +94,19 @@ fn with_units(out: &mut impl Write, svg: &str, shift: u32, subject: Subject<'_>)
             write!(out, "{}", Size(weight))?;
         }
         part = next;
+        if let Some(rest) = behind_percentage(next) {
+            let percent = 100.0 * weight as f64 / whole.max(weight).max(1) as f64;
+            write!(out, ", {percent:.2}%")?;
+            part = rest;
+        }
     }
     out.write_all(part.as_bytes())
+}
+
+/// What follows a percentage behind a comma, if one stands there.
+fn behind_percentage(text: &str) -> Option<&str> {
+    let number = text.strip_prefix(", ")?;
+    number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').strip_prefix('%')
 }
 
 /// What stands between the names of a path until it is drawn: it comes before all that can be in a name, so that paths
@@ -188,7 +201,7 @@ mod tests {
         let svg = drawn(SERVICE).unwrap();
         let titles = titles(&svg);
         for title in [
-            "all (400.0 MiB, 100%)",
+            "all (400.0 MiB, 100.00%)",
             "main (400.0 MiB, 100.00%)",
             "test1 (100.0 MiB, 25.00%)",
             "test2 (200.0 MiB, 50.00%)",
@@ -198,6 +211,21 @@ mod tests {
         }
         assert!(svg.contains("<script") && !svg.contains(UNIT));
         assert!(!svg.contains("href=\"http") && !svg.contains("src="), "self-contained");
+    }
+
+    #[test]
+    fn parts_are_of_everything_whatever_is_selected() {
+        let all: Profile = SERVICE.parse().unwrap();
+        let mut selected = all.clone();
+        selected.select(Some(&|frame| &*frame.function == "test2"), None);
+        let mut out = Vec::new();
+        let whole = all.deeds().at_peak;
+        write(&mut out, Subject { whole, is_selected: true, ..subject(&selected) }).unwrap();
+        let titles = titles(&String::from_utf8(out).unwrap());
+        for name in ["all", "main", "test2", "malloc_wrapper"] {
+            let title = format!("{name} (200.0 MiB, 50.00%)");
+            assert!(titles.contains(&title), "{title}: {titles:?}");
+        }
     }
 
     #[test]

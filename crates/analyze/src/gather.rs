@@ -182,7 +182,12 @@ impl Profile {
             let (changes, stacks) = (modules.changes(), tape.sites(process.number)?);
             gather.add(&Own { process, modules, changes, stacks }, survey.sites);
         }
-        Ok(gather.builder.finish())
+        let profile = gather.builder.finish();
+        let executable = match chosen.first() {
+            Some(process) => callers.modules(process.number)?.executable().cloned(),
+            None => None,
+        };
+        Ok(Profile { executable, ..profile })
     }
 
     /// How many events [`Profile::of_tape`] reads in all.

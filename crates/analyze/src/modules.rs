@@ -89,6 +89,8 @@ pub struct Modules {
     /// What a module without a path is called, until a sample shows its file: the loader gives none
     /// for the executable.
     executable: String,
+    /// The lowest address of the executable.
+    executable_start: Option<u64>,
     /// The files mapped in the first sample, which may come before the first list.
     first: Option<Vec<Vma>>,
     /// Sorted by `start`; no two overlap.
@@ -130,6 +132,7 @@ impl Modules {
                 if let Some(mut module) = Module::of_note(note) {
                     if module.path.is_empty() {
                         module.path = self.executable_at(module.start);
+                        self.executable_start.get_or_insert(module.start);
                     }
                     self.load(index, module);
                 }
@@ -147,6 +150,12 @@ impl Modules {
             }
             _ => {}
         }
+    }
+
+    /// The executable, once a note has told where it is.
+    pub fn executable(&self) -> Option<&Module> {
+        let is_it = |loaded: &&Loaded| Some(loaded.module.start) == self.executable_start;
+        self.loaded.iter().find(is_it).map(|loaded| &*loaded.module)
     }
 
     /// The file that the first sample has at an address, else what the process calls itself.
@@ -283,7 +292,12 @@ impl Modules {
         // Where a list was missed, two may claim one place.
         modules.dedup_by(|next, kept| next.start < kept.end);
         let loaded = modules.into_iter().map(|module| Loaded { module, from: 0 }).collect();
-        Modules { loaded, sampled: self.sampled.clone(), ..Modules::new(executable) }
+        Modules {
+            loaded,
+            sampled: self.sampled.clone(),
+            executable_start: self.executable_start,
+            ..Modules::new(executable)
+        }
     }
 }
 
@@ -384,6 +398,9 @@ mod tests {
         let mut m = Modules::new("prog");
         m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
         assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("prog"));
+        m.note(0, &module(0x5000, 0x5000, 0x6000, "one"));
+        assert_eq!(m.executable().map(|m| m.start), Some(0x1000));
+        assert_eq!(m.inherited(9, "child").executable().map(|m| m.start), Some(0x1000));
         let vma = Vma { start: 0x1000, end: 0x2000, perms: 1, name: "/usr/bin/prog".into() };
         let sample = Sample { vmas: vec![vma], ..Sample::default() };
         m.sample(&sample);

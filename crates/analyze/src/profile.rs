@@ -16,6 +16,7 @@ use heaptape_tape::ProcessNumber;
 
 use crate::Error;
 use crate::lives::Load;
+use crate::modules::Module;
 use crate::sites::Deeds;
 
 /// Call stacks of a job with what was made there. Frames are named already.
@@ -27,6 +28,8 @@ pub struct Profile {
     pub stacks: Vec<Stack>,
     /// The command that was recorded.
     pub command: Vec<String>,
+    /// The executable of the first process, where it is known.
+    pub executable: Option<Module>,
     /// When the recording began, in nanoseconds since 1970.
     pub started: u64,
     /// How long it took, in milliseconds.

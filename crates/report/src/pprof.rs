@@ -41,6 +41,9 @@ fn document(subject: Subject<'_>, labels: Labels) -> Document {
     let profile = subject.profile;
     let metrics = metrics(subject.measure.metric);
     let mut tables = Tables::default();
+    if let Some(executable) = &profile.executable {
+        tables.executable(executable);
+    }
     let mut sample = Vec::new();
     for stack in &profile.stacks {
         let loads = metrics.iter().map(|&(_, metric)| metric.of(&stack.deeds));

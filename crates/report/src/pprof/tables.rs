@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use heaptape_analyze::modules::Module;
 use heaptape_analyze::profile::{Frame, FrameKind, FrameNumber};
 
 use super::message::{Function, Line, Location, Mapping};
@@ -146,24 +147,40 @@ impl<'a> Tables<'a> {
         Line { function_id, line: i64::from(frame.line.unwrap_or_default()) }
     }
 
+    /// Makes the executable the first mapping, before there is any other: pprof tells its file as that of the profile.
+    pub(super) fn executable(&mut self, module: &'a Module) {
+        // With the whole of it, for there may be no call from there.
+        let of_file = |address: u64| address.saturating_sub(module.bias);
+        self.file(&module.path, &module.build_id, module.bias);
+        if let Some(extent) = self.extents.last_mut() {
+            extent.add(of_file(module.start));
+            extent.add(of_file(module.end.saturating_sub(1)));
+        }
+    }
+
+    /// The mapping of a file, which holds nothing when it is new.
+    fn file(&mut self, path: &'a str, build_id: &'a [u8], load: u64) -> u64 {
+        let id = self.mappings.len() as u64 + 1;
+        let known = *self.known_mappings.entry((path, build_id)).or_insert(id);
+        if known == id {
+            let build_id: String = build_id.iter().map(|b| format!("{b:02x}")).collect();
+            self.extents.push(Extent { load, low: u64::MAX, high: 0 });
+            self.mappings.push(Mapping {
+                id,
+                filename: self.strings.add(path),
+                build_id: self.strings.add(&build_id),
+                ..Mapping::default()
+            });
+        }
+        known
+    }
+
     /// The mapping of a place, made larger where it does not hold it yet; 0 for none.
     fn mapping(&mut self, frame: &'a Frame, members: &[&Frame]) -> u64 {
         if frame.module.is_empty() {
             return 0;
         }
-        let id = self.mappings.len() as u64 + 1;
-        let key = (&*frame.module, &*frame.build_id);
-        let known = *self.known_mappings.entry(key).or_insert(id);
-        if known == id {
-            let build_id: String = frame.build_id.iter().map(|b| format!("{b:02x}")).collect();
-            self.extents.push(Extent { load: frame.load, low: u64::MAX, high: 0 });
-            self.mappings.push(Mapping {
-                id,
-                filename: self.strings.add(&frame.module),
-                build_id: self.strings.add(&build_id),
-                ..Mapping::default()
-            });
-        }
+        let known = self.file(&frame.module, &frame.build_id, frame.load);
         if let Some(extent) = self.extents.get_mut(known as usize - 1) {
             extent.add(call(frame));
         }

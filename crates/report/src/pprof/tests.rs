@@ -3,6 +3,7 @@
 use super::*;
 use crate::stacks::sample::{SERVICE, shares, subject};
 use flate2::read::GzDecoder;
+use heaptape_analyze::modules::Module;
 use heaptape_analyze::profile::{Frame, FrameKind, Measure, Profile};
 use std::io::Read;
 
@@ -118,6 +119,30 @@ fn modules_are_mappings_with_their_build_ids() {
     assert_eq!(mapping.memory_start, 0x7f00_0000_0000);
     let python = document.location.iter().find(|l| l.mapping_id == 0).unwrap();
     assert_eq!((python.address, python.line[0].line), (0, 3));
+}
+
+/// pprof shows the file of the first mapping as that of the profile.
+#[test]
+fn the_executable_is_the_first_mapping_even_where_no_call_is_from_there() {
+    for caller in ["/lib/libx.so", "/bin/job"] {
+        let mut profile: Profile = "a;b 5".parse().unwrap();
+        for (frame, module) in profile.frames.iter_mut().zip(["/lib/libx.so", caller]) {
+            (frame.module, frame.offset) = (module.into(), 0x1500);
+            frame.load = if module == "/bin/job" { 0x5000_0000 } else { 0x7000_0000 };
+        }
+        profile.executable = Some(Module {
+            path: "/bin/job".into(),
+            build_id: Vec::new(),
+            bias: 0x5000_0000,
+            start: 0x5000_0000,
+            end: 0x5000_3000,
+        });
+        let document = read(subject(&profile), Labels::default());
+        assert_eq!(document.mapping.len(), 2);
+        let first = &document.mapping[0];
+        assert_eq!(document.string_table[first.filename as usize], "/bin/job");
+        assert_eq!((first.memory_start, first.memory_limit), (0x5000_0000, 0x5000_3000));
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn pprof_prints_them() {
     let text = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(top.status.success(), "{text} {}", String::from_utf8_lossy(&top.stderr));
     assert!(text.contains("Type: inuse_space"), "{text}");
+    assert!(text.contains("File: service\n"), "of the executable: {text}");
     // flat flat% sum% cum cum% name
     let share = |function: &str| {
         let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -224,8 +225,10 @@ fn options_that_do_not_fit_and_what_can_not_be_drawn_are_refused() {
         ("csv", &["--at", "end"], "--at is for call stacks"),
         ("folded", &["--label", "thread"], "--label is for --to pprof"),
         ("callgraph", &["-o", "x.png"], "it must end in .svg, .pdf or .dot"),
-        ("callgraph", &["--focus", "no such function", "-o", kept_name], "nothing to draw"),
-        ("flamegraph", &["--focus", "no such function"], "nothing to draw"),
+        ("callgraph", &["--focus", "^none$", "-o", kept_name], "nothing was selected"),
+        ("folded", &["--ignore", ".", "-o", kept_name], "nothing was selected"),
+        ("folded", &["--focus", "test1", "--metric", "temporary"], "nothing of what was selected"),
+        ("flamegraph", &["--metric", "temporary"], "nothing to draw"),
     ] {
         let outcome = export(&tape, format, options);
         assert_ne!(outcome.code(), 0, "{format} {options:?}");
@@ -235,6 +238,22 @@ fn options_that_do_not_fit_and_what_can_not_be_drawn_are_refused() {
     assert_eq!(fs::read_to_string(&kept).expect("a file"), "kept");
     let over = export(&tape, "folded", &["-o", tape.to_str().expect("a path")]);
     assert!(one_sentence(&over).contains("would be overwritten"));
+}
+
+/// A file of nothing would look like an answer.
+#[test]
+fn a_selection_that_nothing_is_in_is_an_error_in_every_format() {
+    if !has_stacks() {
+        return;
+    }
+    let (_folder, tape) = service();
+    for format in ["folded", "flamegraph", "pprof", "speedscope", "firefox", "dot", "callgraph"] {
+        let outcome = export(&tape, format, &["--focus", "no such function"]);
+        assert_eq!((outcome.code(), outcome.stdout.len()), (1, 0), "{format}");
+        let sentence = one_sentence(&outcome);
+        let says = "nothing was selected (--focus, --ignore, --process)";
+        assert!(sentence.contains(says), "{format}: {sentence}");
+    }
 }
 
 /// On a terminal a profile that is not text would be noise.

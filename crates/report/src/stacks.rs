@@ -58,6 +58,11 @@ impl Subject<'_> {
         }
     }
 
+    /// Whether a stack has something of the measure.
+    pub fn is_any(&self) -> bool {
+        self.stacks().next().is_some()
+    }
+
     /// The first sentences: what there is, and how much of it was selected.
     pub(crate) fn head(&self, selected: Load) -> Vec<String> {
         let mut sentences = vec![format!(

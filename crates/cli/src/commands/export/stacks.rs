@@ -5,7 +5,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use heaptape_analyze::choice::ProcessChoice;
 use heaptape_analyze::gather::Ask;
 use heaptape_report::stacks::Subject;
 use heaptape_report::{callgraph, firefox, flamegraph, folded, pprof, speedscope};
@@ -51,6 +52,7 @@ pub(super) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         terminal
             .say("the tape has callers and no stacks: heaptape record --stacks takes them down");
     }
+    check_selected(args, form, subject).with_context(|| name.clone())?;
     // A file that is there is lost once it is created: what can't be drawn must be known before.
     let picture = form.picture(subject).with_context(|| name.clone())?;
     match &args.output {
@@ -63,6 +65,17 @@ pub(super) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a selection that nothing is in: a file of nothing would look like an answer.
+fn check_selected(args: &Export, form: Form, subject: Subject<'_>) -> Result<()> {
+    if subject.is_selected || args.selection.process != ProcessChoice::All {
+        let is_any = !subject.profile.stacks.is_empty();
+        ensure!(is_any, "nothing was selected (--focus, --ignore, --process)");
+        let is_there = form.has_other_figures() || subject.is_any();
+        ensure!(is_there, "nothing of what was selected was {}", subject.measured());
+    }
+    Ok(())
 }
 
 fn labels(args: &Export) -> pprof::Labels {
@@ -101,6 +114,11 @@ impl Form {
             },
             Format::Folded | Format::Csv | Format::Parquet => Form::Folded,
         })
+    }
+
+    /// Whether more is in it than what is asked for is measured by.
+    fn has_other_figures(self) -> bool {
+        matches!(self, Form::Pprof(_) | Form::Speedscope)
     }
 
     /// The kind of a call graph by the ending of its file.

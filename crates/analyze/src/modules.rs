@@ -132,8 +132,9 @@ impl Modules {
                 if let Some(mut module) = Module::of_note(note) {
                     if module.path.is_empty() {
                         module.path = self.executable_at(module.start);
-                        self.executable_start.get_or_insert(module.start);
                     }
+                    // The loader lists the executable first.
+                    self.executable_start.get_or_insert(module.start);
                     self.load(index, module);
                 }
             }
@@ -398,9 +399,6 @@ mod tests {
         let mut m = Modules::new("prog");
         m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
         assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("prog"));
-        m.note(0, &module(0x5000, 0x5000, 0x6000, "one"));
-        assert_eq!(m.executable().map(|m| m.start), Some(0x1000));
-        assert_eq!(m.inherited(9, "child").executable().map(|m| m.start), Some(0x1000));
         let vma = Vma { start: 0x1000, end: 0x2000, perms: 1, name: "/usr/bin/prog".into() };
         let sample = Sample { vmas: vec![vma], ..Sample::default() };
         m.sample(&sample);
@@ -409,6 +407,20 @@ mod tests {
         m.sample(&sample);
         m.note(0, &module(0x1000, 0x1000, 0x3000, ""));
         assert_eq!(path_at(&m, 0x1500, 0).as_deref(), Some("/usr/bin/prog"));
+    }
+
+    #[test]
+    fn the_executable_is_the_first_that_is_listed() {
+        for path in ["", "/usr/bin/prog"] {
+            let mut m = Modules::new("prog");
+            assert_eq!(m.executable(), None);
+            let list = [module(0, 0x5000, 0x6000, path), module(0, 0x1000, 0x2000, "one"), end()];
+            list.iter().for_each(|note| m.note(0, note));
+            let child = m.inherited(9, "prog");
+            for start in [&m, &child].map(|m| m.executable().map(|m| m.start)) {
+                assert_eq!(start, Some(0x5000), "{path}");
+            }
+        }
     }
 
     #[test]

@@ -140,6 +140,30 @@ fn pprof_prints_them() {
     }
 }
 
+/// pprof heads a profile with the file of the first mapping. The first blocks of ls are made by the C library.
+#[test]
+fn pprof_heads_a_profile_with_the_executable() {
+    if !has_stacks() {
+        return;
+    }
+    let folder = scratch();
+    let (tape, file) = (folder.path().join("x.tape"), folder.path().join("x.pb.gz"));
+    let Ok(ls) = fs::canonicalize("/bin/ls") else { return skip("there is no /bin/ls here") };
+    assert_eq!(run(&mut record(&tape, &["--stacks"], &[ls.as_os_str()])).code(), 0);
+    assert_eq!(export(&tape, "pprof", &["-o", file.to_str().expect("a path")]).code(), 0);
+    let raw = Command::new("go")
+        .args(["tool", "pprof", "-raw"])
+        .arg(&file)
+        .env("GOCACHE", folder.path())
+        .env("PPROF_TMPDIR", folder.path())
+        .output();
+    let Ok(raw) = raw else { return skip("there is no go here, whose pprof would read it") };
+    let text = String::from_utf8_lossy(&raw.stdout);
+    let first = text.lines().find(|line| line.starts_with("1: ") && line.contains("/0x"));
+    let path = format!(" {} ", ls.display());
+    assert!(first.is_some_and(|line| line.contains(&path)), "{path}: {text}");
+}
+
 /// pprof drops a numeric label that is 0 and has no unit, and takes `thread=0` for a number.
 #[test]
 fn pprof_finds_the_first_process_and_thread_by_their_labels() {

@@ -56,19 +56,34 @@ pub fn count(
     }
 }
 
-/// Counts a block that was made before anything was charged for it.
+/// Counts a block that was made before anything was charged for it, and gives it back. One that does not fit goes back to the
+/// allocator, and null to the program; but for one that is in the place of an earlier one.
 #[cold]
 #[inline(never)]
-pub fn count_made(lane: Lane, block: *mut u8, bytes: u64, caller: usize) {
+pub fn count_made(
+    lane: Lane,
+    block: *mut u8,
+    bytes: u64,
+    caller: usize,
+    is_in_place: bool,
+) -> *mut u8 {
     let (row, ask) = (Row::of_caller(caller), next().sizes.malloc);
     let held = usable::held(block, bytes, ask);
     let charged = if is_by_usable() { held } else { bytes };
-    let row = apart::charge(lane, row, 0, charged, caller).unwrap_or_else(|| {
-        refusing::refuse(lane, bytes, caller);
-        row
-    });
+    let row = match apart::charge(lane, row, 0, charged, caller) {
+        Some(row) => row,
+        None if is_in_place => {
+            refusing::refuse(lane, bytes, caller);
+            row
+        }
+        None => {
+            usable::give_unseen_back(block, ask);
+            return lane.refuse(bytes, caller);
+        }
+    };
     let told = || if is_by_usable() { held } else { usable_size(block, bytes, || ask) };
     count(lane, row, block, bytes, caller, told);
+    block
 }
 
 /// Gives a block back by `free`.

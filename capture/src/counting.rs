@@ -207,13 +207,13 @@ fn make_large(
     block
 }
 
-/// Counts a block that was handed out before it was known that calls are counted; gives it back. (The
-/// budget has it, or it was the first thing of all to be too much. One of our own region is not counted.)
-pub fn count_made(block: *mut u8, size: usize, caller: usize) -> *mut u8 {
-    if let Some(lane) = lane::own().filter(|_| !block.is_null() && !is_early(block)) {
-        closely::count_made(lane, block, size as u64, caller);
+/// Counts a block that was made before it was known that calls are counted; gives back what the program gets. (One of our own
+/// region is not counted.)
+pub fn count_made(block: *mut u8, size: usize, caller: usize, is_in_place: bool) -> *mut u8 {
+    match lane::own().filter(|_| !block.is_null() && !is_early(block)) {
+        Some(lane) => closely::count_made(lane, block, size as u64, caller, is_in_place),
+        None => block,
     }
-    block
 }
 
 /// Counts a call that fails for its arguments; gives null back.

@@ -101,15 +101,8 @@ unsafe extern "C" fn reallocarray_entry(
         }
         None => {
             set_errno(ENOMEM);
-            record_reallocation(
-                Call::Reallocarray,
-                core::ptr::null_mut(),
-                usize::MAX,
-                old,
-                false,
-                caller,
-            );
-            core::ptr::null_mut()
+            let none = core::ptr::null_mut();
+            record_reallocation(Call::Reallocarray, none, usize::MAX, old, false, caller)
         }
     }
 }
@@ -125,8 +118,7 @@ fn reallocate(call: Call, old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     let begun = !old.is_null() && thread::begin_reallocation(old as u64);
     // SAFETY: forwarded as the program asked.
     let block = unsafe { (next().realloc)(old, size) };
-    record_reallocation(call, block, size, old, begun, caller);
-    block
+    record_reallocation(call, block, size, old, begun, caller)
 }
 
 #[inline(always)]
@@ -137,7 +129,7 @@ fn record_reallocation(
     old: *mut u8,
     begun: bool,
     caller: usize,
-) {
+) -> *mut u8 {
     let a = Allocation {
         address: block as u64,
         size: size as u64,
@@ -145,7 +137,7 @@ fn record_reallocation(
         align: 0,
         caller: caller as u64,
     };
-    thread::reallocation(call, &a, old as u64, begun);
+    thread::reallocation(call, &a, old as u64, begun)
 }
 
 /// Moves a block that was handed out before the next allocator was known into that allocator.
@@ -228,8 +220,9 @@ unsafe extern "C" fn posix_memalign_entry(
         let error = (next().posix_memalign)(out, align, size);
         (error, if error == 0 { *out } else { core::ptr::null_mut() })
     };
-    record(Call::PosixMemalign, block, size, align, caller, next().sizes.posix_memalign);
-    error
+    let ask = next().sizes.posix_memalign;
+    let kept = record(Call::PosixMemalign, block, size, align, caller, ask);
+    if kept.is_null() && error == 0 { ENOMEM } else { error }
 }
 
 unsafe extern "C" fn valloc_entry(size: usize, caller: usize) -> *mut u8 {

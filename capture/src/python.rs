@@ -177,7 +177,7 @@ fn is_ending() -> bool {
 }
 
 /// Frames that are looked at, with a line or without: a list that goes round has an end, too.
-const MOST: usize = 4096;
+const MOST: usize = 100_000;
 
 /// The frames found so far.
 struct Found<'a> {
@@ -267,7 +267,11 @@ impl Found<'_> {
                 frame = word(frame + self.layout.previous);
             }
         }
-        !is_full
+        if self.left == 0 {
+            // Where on the C stack the last run stands is not known: it stands nowhere then.
+            self.count = self.run;
+        }
+        !is_full && self.left > 0
     }
 
     /// The frames of the last run are of the call of the loop that has this place on the C stack.

@@ -116,7 +116,7 @@ fn rare_allocation(
         // The call by which the session was joined.
         // SAFETY: the slot is claimed.
         unsafe { leave(slot) };
-        return counting::count_made(block, size, caller);
+        return counting::count_made(block, size, caller, false);
     }
     // SAFETY: the slot is claimed for the longest event.
     unsafe {
@@ -213,23 +213,23 @@ pub fn begin_reallocation(old: u64) -> bool {
     true
 }
 
-/// Records a reallocation that has just been made (or has failed).
+/// Records a reallocation that has just been made (or has failed), and gives its block back.
 #[inline(always)]
-pub fn reallocation(call: Call, a: &Allocation, old: u64, begun: bool) {
-    let stamp = stamp();
+pub fn reallocation(call: Call, a: &Allocation, old: u64, begun: bool) -> *mut u8 {
+    let (block, stamp) = (a.address as *mut u8, stamp());
     let slot = claim(EVENT_BYTES);
     if slot.is_null() {
-        return;
+        return block;
     }
     if counting::is_on() {
         // The call by which the session was joined.
         // SAFETY: the slot is claimed.
         unsafe { leave(slot) };
-        counting::count_made(a.address as *mut u8, a.size as usize, a.caller as usize);
-        return;
+        return counting::count_made(block, a.size as usize, a.caller as usize, old != 0);
     }
     // SAFETY: as above.
     unsafe { write(slot, |out| put_reallocation(out, call, a, old, begun, stamp)) };
+    block
 }
 
 /// Counts a `free(NULL)`, which is no event.

@@ -35,16 +35,18 @@ fn is_bytearray(size: u64, event: &Event) -> bool {
     [size, size + 1, size + 33].contains(&event.size) && !event.call.is_release()
 }
 
-/// The stacks of all calls that made blocks of this size.
+/// The stacks of all calls that made blocks of this size, in any process.
 fn stacks(tape: &Tape, size: u64) -> Vec<Site> {
-    let process = busiest(tape);
-    let sites = tape.sites(process).expect("sites");
-    let calls = tape.events(process, 0..u64::MAX).expect("events").filter_map(|item| {
-        let Item::Event(call) = item.expect("an event") else { return None };
-        is_bytearray(size, &call.event)
-            .then(|| call.site.and_then(|number| sites.get(number)).expect("a stack"))
-    });
-    calls.collect()
+    let of_process = |process| {
+        let sites = tape.sites(process).expect("sites");
+        let calls = tape.events(process, 0..u64::MAX).expect("events").filter_map(|item| {
+            let Item::Event(call) = item.expect("an event") else { return None };
+            is_bytearray(size, &call.event)
+                .then(|| call.site.and_then(|number| sites.get(number)).expect("a stack"))
+        });
+        calls.collect::<Vec<_>>()
+    };
+    tape.summary().processes.iter().flat_map(|process| of_process(process.number)).collect()
 }
 
 /// Which frames of a stack are lines of Python, and which lines: a frame of C is 0.
@@ -156,6 +158,23 @@ fn a_stack_that_is_cut_begins_as_the_whole_one() {
                 }
             }
         }
+    }
+}
+
+/// Where a call of the interpreter's loop stands among the calls of C is told by the outermost of its frames.
+#[test]
+fn lines_of_a_deep_recursion_stand_inside_the_frames_of_c_that_run_them() {
+    let script = "import sys\nsys.setrecursionlimit(30000)\nkept = []\n\
+                  def deep(n):\n  if n == 0: kept.append(bytearray(5000000))\n  else: deep(n - 1)\n\
+                  deep(9000)";
+    for python in pythons() {
+        let command = [python.as_os_str(), "-c".as_ref(), script.as_ref()];
+        let (_folder, tape) = recorded(&[], &command);
+        let sites = stacks(&tape, 5_000_000);
+        assert_eq!(sites.len(), 1, "{}", python.display());
+        let lines = lines(&sites[0]);
+        let first = lines.iter().position(|&line| line != 0).expect("a line of Python");
+        assert!(first < 10 && lines[first] == 5 && lines.ends_with(&[6]), "{lines:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compile::{program, static_program};
-use harness::limited::{assert_documented, documented_fields, fields, written};
+use harness::limited::{assert_documented, bounds, documented_fields, fields, written};
 use harness::running::{Outcome, Running, run};
 use harness::{heaptape, one_sentence, scratch, skip};
 use serde_json::Value;
@@ -56,6 +56,24 @@ fn the_smallest_limit_is_about_what_its_refusal_says() {
         let outcome = run(&mut heaptape(["limit", "--quiet", size, "--", "true"]));
         assert_eq!(outcome.code(), status, "{size}: {}", outcome.stderr_text());
     }
+}
+
+/// The call by which a process joins the job has made its block by then.
+#[test]
+fn the_first_request_of_a_process_that_does_not_fit_is_refused() {
+    let (folder, program) = (scratch(), program("news"));
+    let mut askers = Vec::new();
+    for kib in (72..=232).step_by(8) {
+        let limit = kib << 10;
+        let words = ["limit", "--quiet", &limit.to_string()];
+        let (_, document) = documented(folder.path(), &words, &[program.as_os_str()]);
+        assert_eq!(document["verdict"], "refused", "{limit}: {document}");
+        let (_, most) = bounds(&document["peak"]["charged"]);
+        assert!(most <= limit, "{limit}: {document}");
+        askers.push(document["first_refusal"]["module"].to_string());
+    }
+    // At some of these limits it is libstdc++, which asks first.
+    assert!(askers.iter().any(|module| module.contains("libstdc++")), "{askers:?}");
 }
 
 #[test]
@@ -255,6 +273,34 @@ fn a_full_disk_leaves_no_part_of_a_report_and_no_good_status() {
 }
 
 /// Who goes by the status alone would take a report that nobody got for a good one.
+/// What a program puts in the place of a report, or takes away, is not what is read in the end.
+#[test]
+fn a_report_that_the_program_replaces_or_removes_is_written_all_the_same() {
+    let forge = "echo '{\"verdict\":\"within\"}' > z && mv z x.json";
+    for script in [forge, "rm x.json", "rm x.json && cp z x.json", "rm x.json && ln -s z x.json"] {
+        let folder = scratch();
+        fs::write(folder.path().join("z"), "{\"verdict\":\"within\"}").expect("a file");
+        let script = format!("{script}; head -c 300000000 /dev/zero | tail -n 1");
+        let mut counted = heaptape(["limit", "--quiet", "--json", "x.json", "100MB", "--"]);
+        run(counted.args(["sh", "-c", &script]).current_dir(folder.path()));
+        let text = fs::read_to_string(folder.path().join("x.json")).expect("a document");
+        let document: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(document["verdict"], "refused", "{script}: {text}");
+    }
+    // Where it can't be written, the status says so.
+    for script in ["rm x.json && mkdir x.json", "cd .. && rm -r inner"] {
+        let folder = scratch();
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).expect("a folder");
+        let file = inner.join("x.json");
+        let mut counted = heaptape(["limit", "--quiet", "100MB", "--json"]);
+        counted.arg(&file).args(["--", "sh", "-c", &format!("cd {} && {script}", inner.display())]);
+        let outcome = run(&mut counted);
+        assert_eq!(outcome.code(), 125, "{script}: {}", outcome.stderr_text());
+        assert!(one_sentence(&outcome).contains("cannot write to"), "{}", outcome.stderr_text());
+    }
+}
+
 #[test]
 fn a_report_that_stderr_does_not_take_is_no_good_verdict() {
     for (words, to, status) in [

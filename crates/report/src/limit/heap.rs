@@ -17,10 +17,14 @@ pub(super) fn parts(figures: &Figures<'_>) -> Vec<Part> {
     }
     parts.extend(sizes(figures));
     parts.extend(modules(figures));
-    parts.push(Part::Text(
-        "≤ stands before a peak of several processes, threads or classes together: it may have been lower."
-            .to_owned(),
-    ));
+    let classes = totals.groups.iter().map(|(_, traffic)| traffic).chain([&totals.all]);
+    let mut all = classes.chain(totals.modules.iter().map(|module| &module.traffic));
+    if all.any(|traffic| traffic.peak.known().is_none()) {
+        parts.push(Part::Text(
+            "≤ stands before a peak of several processes, threads or classes together: it may have been lower."
+                .to_owned(),
+        ));
+    }
     parts
 }
 

@@ -163,10 +163,16 @@ impl Target {
         if !self.is_regular {
             return put(file);
         }
-        let written = match Beside::of(self) {
-            Some(beside) => {
+        let beside = if self.is_there() {
+            Beside::of(self).map(Ok)
+        } else {
+            Some(Beside::again(&self.path).map_err(|error| self.failed(&error)))
+        };
+        let written = match beside {
+            Some(Ok(beside)) => {
                 put(&beside.file).and_then(|()| beside.settle().map_err(|e| self.failed(&e)))
             }
+            Some(Err(error)) => Err(error),
             None => file.set_len(0).map_err(|error| self.failed(&error)).and_then(|()| put(file)),
         };
         if written.is_err() {
@@ -174,6 +180,11 @@ impl Target {
             let _ = file.set_len(0);
         }
         written
+    }
+
+    /// Whether its name still leads to it: a process of the job may have removed it, or put another file in its place.
+    fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
     }
 
     fn failed(&self, error: &io::Error) -> io::Error {
@@ -214,9 +225,8 @@ impl Beside {
             return None;
         }
         let old = fs::metadata(&whole).ok()?;
-        let is_it = (old.dev(), old.ino()) == target.identity;
         let own = rustix::process::geteuid().as_raw();
-        if !is_it || old.nlink() != 1 || old.uid() != own {
+        if old.nlink() != 1 || old.uid() != own {
             return None;
         }
         let name = whole.file_name()?.to_str()?;
@@ -227,6 +237,14 @@ impl Beside {
         beside.file.set_permissions(old.permissions()).ok()?;
         let is_alike = beside.file.metadata().is_ok_and(|new| new.gid() == old.gid());
         is_alike.then_some(beside)
+    }
+
+    /// One that takes its name back from whatever is there now.
+    fn again(target: &Path) -> io::Result<Beside> {
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+        let path = target.with_file_name(format!(".{name}.{}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        Ok(Beside { file, path, target: target.to_owned(), is_settled: false })
     }
 
     /// It is whole.

@@ -16,6 +16,7 @@ use crate::lives::Lives;
 use crate::sites::{Joined, Site};
 use crate::survey::{self, KernelPoint, Moments, Plan, Point, Reallocs, Survey, ThreadDeeds};
 use crate::timeline::{Axis, Levels, Timeline};
+use crate::together::{self, Ends, Tops};
 use crate::{moment, overview};
 use heaptape_ledger::Bounds;
 
@@ -231,12 +232,7 @@ pub(crate) fn peaks(
     let (over_time, tops, own) = sum_over_time(tape, &chosen, &account.time, progress)?;
     account.over_time = over_time;
     let top = account.peak_of_sum(own);
-    Ok(tops.iter().map(|tops| at_step(tops, top)).collect())
-}
-
-/// The number of events up to the last call that a process had made by its own most in a step.
-fn at_step(tops: &Tops, step: usize) -> Option<u64> {
-    tops.iter().find(|(of, _)| *of == step).map(|(_, last)| last + 1)
+    Ok(together::at_step(&tops, top))
 }
 
 /// The process as it was until another program took its place, whose start is known more exactly than its end.
@@ -350,9 +346,9 @@ fn several(
         threads: false,
     };
     let mut sites = Joined::default();
-    for (process, tops) in chosen.iter().zip(&tops) {
+    for (process, at_peak) in chosen.iter().zip(together::at_step(&tops, top)) {
         let modules = callers.modules(process.number)?;
-        plan.peak = at_step(tops, top);
+        plan.peak = at_peak;
         let survey = survey::of(tape, process, modules, &plan, progress)?;
         account.add(process, survey, &mut sites);
     }
@@ -364,41 +360,42 @@ fn several(
     Ok(account)
 }
 
-/// The steps of a curve in which a process had something, each with the index of the call that brought
-/// the most.
-type Tops = Vec<(usize, u64)>;
-
-/// How much the processes had made and not freed over time, added up; the tops of each; and the highest of
-/// these.
+/// How much the processes had made and not freed over time, added up; what each had in the steps of that; and the most that
+/// one alone had.
 fn sum_over_time(
     tape: &Tape,
     chosen: &[ProcessSummary],
     time: &Range<u64>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Timeline, Vec<Tops>, u64), Error> {
-    let (mut tops, mut own) = (Vec::new(), 0);
+    let (mut tops, mut own, mut ends) = (Vec::new(), 0, Ends::default());
     let mut sum = Timeline::new(Axis::Time, time.clone(), STEPS, Levels::default());
     sum.finish();
     for process in chosen {
-        let line = own_over_time(tape, process, time)?;
+        let (line, last) = own_over_time(tape, process, time, &mut ends)?;
         sum.add(&line);
         own = own.max(line.highest().map_or(0, |step| step.requested.most));
-        let steps = line.steps().iter().enumerate();
-        let some = steps.filter(|(_, step)| step.requested.most > 0);
-        tops.push(some.map(|(n, step)| (n, step.most_at)).collect());
+        tops.push(Tops::of(process, &line, last));
         progress(process.events);
     }
+    for tops in &mut tops {
+        ends.tell(tops);
+    }
+    together::hold(&mut sum, &tops);
     Ok((sum, tops, own))
 }
 
+/// The curve of one process, and the time of its last call; `ends` is told when it and its children ended, as far as its
+/// notes say.
 fn own_over_time(
     tape: &Tape,
     process: &ProcessSummary,
     time: &Range<u64>,
-) -> Result<Timeline, Error> {
+    ends: &mut Ends,
+) -> Result<(Timeline, u64), Error> {
     let mut line = Timeline::new(Axis::Time, time.clone(), STEPS, Levels::default());
     let (mut levels, mut last) = (Levels::default(), process.started);
-    let columns = Columns { slack: true, time: true, ..Columns::REPLAY };
+    let columns = Columns { slack: true, time: true, notes: true, ..Columns::REPLAY };
     let mut items = tape.events_with(process.number, 0..u64::MAX, columns)?;
     while let Some(item) = items.lend()? {
         let event = match item {
@@ -407,6 +404,10 @@ fn own_over_time(
                 if lost.birth.is_some() {
                     levels.remove(lost.size, lost.slack);
                 }
+                continue;
+            }
+            Lent::Other(Item::Note { note, .. }) => {
+                ends.note(process.number, note);
                 continue;
             }
             Lent::Other(_) => continue,
@@ -426,7 +427,7 @@ fn own_over_time(
     line.finish();
     // A process may have ended long before anybody saw it.
     line.may_be_gone(last);
-    Ok(line)
+    Ok((line, last))
 }
 
 /// What the kernel said before and after a moment; `before` tells which samples came before it.

@@ -40,6 +40,7 @@ pub mod stack;
 pub mod suppressions;
 pub mod survey;
 pub mod timeline;
+mod together;
 pub mod tree;
 
 pub use error::Error;

@@ -34,6 +34,13 @@ impl Levels {
         self.blocks = self.blocks.wrapping_sub(1);
     }
 
+    /// What came to it by [`Levels::join`] goes.
+    pub(crate) fn part(&mut self, other: &Levels) {
+        self.requested = self.requested.saturating_sub(other.requested);
+        self.usable = self.usable.saturating_sub(other.usable);
+        self.blocks = self.blocks.saturating_sub(other.blocks);
+    }
+
     /// What is live elsewhere at the same moment comes to it.
     pub(crate) fn join(&mut self, other: &Levels) {
         self.requested = self.requested.saturating_add(other.requested);
@@ -245,6 +252,15 @@ impl Timeline {
     pub fn highest(&self) -> Option<&Step> {
         // max_by_key gives the last of equals.
         self.steps.iter().rev().max_by_key(|step| step.requested.most)
+    }
+
+    /// In a step no more than that lived.
+    pub(crate) fn hold(&mut self, step: usize, most: &Levels) {
+        if let Some(step) = self.steps.get_mut(step) {
+            step.requested.most = step.requested.most.min(most.requested);
+            step.usable.most = step.usable.most.min(most.usable);
+            step.blocks.most = step.blocks.most.min(most.blocks);
+        }
     }
 
     /// Adds that of another process, over the same range and with the same steps. The levels of the two

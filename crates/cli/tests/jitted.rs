@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn recorded(tape: &Path, command: &[&OsStr]) -> String {
-    let outcome = run(&mut record(tape, &["--stacks"], command));
+    // (Some leave a log where they stand.)
+    let folder = tape.parent().expect("a folder");
+    let outcome = run(record(tape, &["--stacks"], command).current_dir(folder));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     String::from_utf8_lossy(&outcome.stdout).into_owned()
 }

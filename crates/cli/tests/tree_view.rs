@@ -73,6 +73,24 @@ impl Strings for [&str] {
     }
 }
 
+/// Programs that run one after the other have a peak of one of them, though the clock has the end of one and the start of the
+/// next in one step.
+#[test]
+fn what_lived_one_after_the_other_is_not_added_up_to_a_peak() {
+    let (folder, program) = (scratch(), program("service"));
+    let peak = |times: &str| {
+        let tape = folder.path().join("x.tape");
+        let script = "for i in $1; do \"$0\" once; done; exit 0";
+        let command =
+            ["sh".as_ref(), "-c".as_ref(), script.as_ref(), program.as_os_str(), times.as_ref()];
+        assert_eq!(run(&mut record(&tape, &[], &command)).code(), 0);
+        let tree = asked("tree", &tape, &[]);
+        number(&tree, "/whole/bytes")
+    };
+    let (once, often) = (peak("1"), peak("1 2 3 4 5 6 7 8"));
+    assert!(once > 300 * MIB && often < once + MIB, "{once} and {often}");
+}
+
 #[test]
 fn a_quarter_a_quarter_and_a_half_of_all_that_main_has() {
     if !has_stacks() {

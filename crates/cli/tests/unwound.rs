@@ -76,6 +76,8 @@ fn compare(name: &str, command: &[&OsStr], environment: &[(&str, &str)]) -> u64 
     let file = folder.path().join("x.tape");
     let mut recording = record(&file, &["--stacks"], command);
     recording.env("LD_PRELOAD", library("second")).envs(environment.iter().copied());
+    // (Some leave a log where they stand.)
+    recording.current_dir(folder.path());
     recording.env("SECOND_OUT", folder.path().join("second")).env("SECOND_PROGRAM", name);
     let outcome = run(&mut recording);
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());

@@ -134,8 +134,10 @@ pub fn count(counting: &Counting, watch: &mut dyn CountWatch) -> Result<(Job, Ex
     record::keep_memory();
     let limits = Limits::lift();
     let signals = Signals::catch()?;
-    let mut recorder = open(counting)?;
     let mut enclosure = Enclosure::begin(counting);
+    // It is in our control group, and not in the way there once it ends; and it shares no memory with the job.
+    let signals = signals.with_sentinel();
+    let mut recorder = open(counting)?;
     let needs_kin = enclosure.as_ref().is_some_and(Enclosure::needs_kin);
     let adopts = counting.on_limit == OnLimit::Kill || needs_kin;
     let halting = Halting::begin(adopts, belonging(&recorder));

@@ -57,6 +57,7 @@ mod resident;
 mod room;
 mod sample;
 mod segments;
+mod sentinel;
 mod signals;
 mod sink;
 mod stacks;

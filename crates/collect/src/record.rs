@@ -86,7 +86,9 @@ pub fn record(recording: &Recording, watch: &mut dyn Watch) -> Result<Outcome, E
     keep_memory();
     let limits = Limits::lift();
     let mut output = recording.output.open()?;
-    let begin = |signals| {
+    let begin = |signals: Signals| {
+        // It shares no memory with the job, which there is not yet.
+        let signals = signals.with_sentinel();
         let mut recorder = open(recording, &output)?;
         let child = start(&mut recorder, &recording.launch, limits, None)?;
         Ok((signals, child, recorder))

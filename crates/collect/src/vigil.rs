@@ -42,7 +42,7 @@ impl Child {
     /// stayed within its limit, as far as that is told. A command that has failed is told at once, as the
     /// launcher has to end those who wait for it.
     pub(crate) fn keep(self, line: &Line) -> Result<(Exit, Option<bool>), Error> {
-        let signals = Signals::catch()?;
+        let signals = Signals::catch()?.with_sentinel();
         let watch = exit::watch(self.0 as u32);
         let exit = loop {
             signals.forward(self.0 as u32);

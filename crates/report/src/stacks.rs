@@ -79,13 +79,13 @@ impl Subject<'_> {
             let share = text::share(measure.weight(selected), measure.weight(self.whole));
             sentences.push(format!("Selected: {}, {share}.", amount(selected)));
         }
-        if !self.has_stacks {
-            sentences.push(
-                "The tape has callers and no stacks: heaptape record --stacks takes them down."
-                    .to_owned(),
-            );
-        }
+        sentences.extend(self.no_stacks().map(str::to_owned));
         sentences
+    }
+
+    /// Why there are no stacks, where there are none.
+    pub fn no_stacks(&self) -> Option<&'static str> {
+        (!self.has_stacks).then(|| no_stacks(self.processes))
     }
 
     /// The stacks that have something of the measure, with that.
@@ -104,6 +104,15 @@ impl Subject<'_> {
             Size(load.bytes).to_string()
         }
     }
+}
+
+/// Why there are no stacks of these processes.
+pub fn no_stacks(processes: &[&ProcessSummary]) -> &'static str {
+    if processes.iter().all(|process| process.events == 0) {
+        // Nor would there be any if they had been asked for.
+        return "No allocations were recorded.";
+    }
+    "The tape has callers and no stacks: heaptape record --stacks takes them down."
 }
 
 /// Frames beyond the first that are shown where stacks are but one thing that is told.

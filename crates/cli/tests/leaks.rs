@@ -190,7 +190,7 @@ fn two_calls_in_one_line_are_one_site_in_every_view() {
         outcome.json()[list].as_array().expect("a list")[0].clone()
     };
     both(&asked("leaks", "callers", &["--top", "1"]), "/blocks", "/bytes");
-    both(&asked("live", "sites", &["--by", "site", "--top", "1"]), "/blocks", "/requested");
+    both(&asked("live", "list", &["--by", "site", "--top", "1"]), "/blocks", "/requested");
     let from = |at: &str| format!("{}@{at}", tape.display());
     let diff = run(heaptape(["diff", "--json", "--by", "site"]).args([from("0"), from("end")]));
     assert_eq!(diff.code(), 0, "{}", diff.stderr_text());

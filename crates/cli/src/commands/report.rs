@@ -100,7 +100,8 @@ fn add_stacks(
     for site in shown.into_iter().map(|place| &mut sites[place]) {
         if let [_, _, ..] = site.shares.as_slice() {
             let traces = site.shares.iter().map(|share| named(&share.standing));
-            let printed: Result<Vec<_>, _> = traces.map(|trace| Ok(printed(trace?))).collect();
+            let printed: Result<Vec<u64>, heaptape_analyze::Error> =
+                traces.map(|trace| trace.map(printed)).collect();
             site.fold(&printed?);
         }
     }

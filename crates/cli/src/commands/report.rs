@@ -97,7 +97,8 @@ fn add_stacks(
     let at_peak = first(sites, top, |site| site.deeds.at_peak);
     let left = first(sites, top, |site| site.deeds.left);
     let shown: BTreeSet<usize> = at_peak.iter().chain(&left).copied().collect();
-    for site in shown.into_iter().map(|place| &mut sites[place]) {
+    for place in shown {
+        let site = &mut sites[place];
         if let [_, _, ..] = site.shares.as_slice() {
             let traces = site.shares.iter().map(|share| named(&share.standing));
             let printed: Result<Vec<u64>, heaptape_analyze::Error> =

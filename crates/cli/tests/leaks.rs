@@ -194,7 +194,7 @@ fn two_calls_in_one_line_are_one_site_in_every_view() {
     let from = |at: &str| format!("{}@{at}", tape.display());
     let diff = run(heaptape(["diff", "--json", "--by", "site"]).args([from("0"), from("end")]));
     assert_eq!(diff.code(), 0, "{}", diff.stderr_text());
-    both(&diff.json()["rows"][0], "/after/live/blocks", "/after/live/bytes");
+    both(&diff.json()["list"][0], "/after/live/blocks", "/after/live/bytes");
     let report = run(heaptape(["report"]).arg(&tape));
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
     assert!(report.contains("test2 (twice.c:") && !report.contains("largest of 2"), "{report}");

@@ -314,7 +314,7 @@ impl Diff {
             }
         }
         let mut diff = Diff::default();
-        for row in rows.into_values() {
+        for row in fold(rows.into_values().collect()) {
             diff.total.add(&row);
             if row.before == row.after {
                 diff.unchanged.add(&row);
@@ -325,6 +325,35 @@ impl Diff {
         diff.rows.sort_by_cached_key(|row| (row.order(), name(&row.subject)));
         diff
     }
+}
+
+/// Joins the rows whose stacks print the same, once they are named: two addresses of one line are one site.
+fn fold(mut rows: Vec<Row>) -> Vec<Row> {
+    // Which of them names the row must not depend on the order of a hash map.
+    rows.sort_by_cached_key(|row| match &row.subject {
+        Subject::Caller(caller) if caller.trace.is_some() => (name(&row.subject), caller.key()),
+        _ => (name(&row.subject), Vec::new()),
+    });
+    let callers: Vec<(usize, &Caller)> = (0..)
+        .zip(&rows)
+        .filter_map(|(place, row)| match &row.subject {
+            Subject::Caller(caller) => Some((place, caller)),
+            Subject::Bin(_) => None,
+        })
+        .collect();
+    let alike = live::alike(callers.iter().map(|(_, caller)| *caller));
+    let mut into: Vec<usize> = (0..rows.len()).collect();
+    for ((place, _), first) in callers.iter().zip(alike) {
+        into[*place] = callers[first].0;
+    }
+    for (place, &first) in into.iter().enumerate().filter(|(place, first)| *place != **first) {
+        let Row { before, after, .. } = rows[place];
+        rows[first].before.join(before);
+        rows[first].after.join(after);
+    }
+    let mut places = (0..).zip(into);
+    rows.retain(|_| places.next().is_some_and(|(place, first): (usize, usize)| place == first));
+    rows
 }
 
 #[cfg(test)]
@@ -354,6 +383,22 @@ mod tests {
 
     fn growths(diff: &Diff) -> Vec<i128> {
         diff.rows.iter().map(Row::growth).collect()
+    }
+
+    #[test]
+    fn two_addresses_of_one_line_are_one_row_on_both_sides() {
+        let side = |callers: &[(u64, u64)]| -> Side {
+            let row = |&(offset, bytes): &(u64, u64)| {
+                let live = Load { bytes, blocks: 1 };
+                let caller = live::tests::named(offset, Some(7));
+                (Subject::Caller(caller), Figures { live, made: Load::default() })
+            };
+            callers.iter().map(row).collect()
+        };
+        let (before, after) = (side(&[(0x10, 5)]), side(&[(0x10, 6), (0x20, 7)]));
+        let diff = Diff::of(By::Site, true, before, after);
+        let [row] = diff.rows.as_slice() else { panic!("{:?}", diff.rows) };
+        assert_eq!((row.before.live.bytes, row.after.live.bytes, diff.total.rows), (5, 13, 1));
     }
 
     #[test]

@@ -179,6 +179,18 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// Takes in another caller that prints the same, maybe of the same process.
+    fn join_alike(&mut self, mut other: Kept) {
+        if self.course.process == other.course.process {
+            self.course.left.join(other.course.left);
+            self.course.at.iter_mut().zip(&other.course.at).for_each(|(at, more)| at.join(*more));
+            other.course = self.course.clone();
+        }
+        self.join(&other);
+    }
+}
+
 /// Sums of what is alive at the end. They add up to all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
@@ -254,8 +266,31 @@ impl Leaks {
             leaks.processes.push(leaver);
         }
         leaks.callers = joined.into_values().collect();
-        leaks.callers.sort_by_cached_key(|kept| (Reverse(kept.left), kept.oldest.order()));
+        leaks.sort();
         Ok(leaks)
+    }
+
+    /// Joins the callers whose stacks print the same, once they are named: two addresses of one line are one. Where
+    /// one process left most of both, how it went is that of both there; else that of the larger.
+    pub fn fold(&mut self) {
+        let alike = live::alike(self.callers.iter().map(|kept| &kept.caller));
+        let mut folded: Vec<Kept> = Vec::new();
+        let mut places: HashMap<usize, usize> = HashMap::new();
+        for (kept, first) in std::mem::take(&mut self.callers).into_iter().zip(alike) {
+            match places.entry(first) {
+                Entry::Vacant(new) => {
+                    new.insert(folded.len());
+                    folded.push(kept);
+                }
+                Entry::Occupied(known) => folded[*known.get()].join_alike(kept),
+            }
+        }
+        self.callers = folded;
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.callers.sort_by_cached_key(|kept| (Reverse(kept.left), kept.oldest.order()));
     }
 
     /// Leaves out the callers that do not grow; what is left of them is given back.
@@ -428,4 +463,44 @@ fn last_sign(tape: &Tape, process: &ProcessSummary) -> Result<u64, Error> {
         }
     }
     Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::tests::named;
+
+    /// What a caller left in a process, all of which was there from the first eighth on.
+    fn kept(caller: Caller, process: u32, bytes: u64) -> Kept {
+        let process = ProcessNumber(process);
+        let birth = Birth { process, index: 0, time: 0, size: bytes };
+        let left = Load { bytes, blocks: 1 };
+        let course = Course { left, at: [left; EIGHTHS], ..Course::begin(process) };
+        let unloaded = Load::default();
+        Kept { caller, left, unloaded, made: left, oldest: birth, newest: birth, course }
+    }
+
+    #[test]
+    fn two_addresses_of_one_line_are_one_leak() {
+        let line = |offset| named(offset, Some(7));
+        let callers = vec![
+            kept(named(0x40, Some(8)), 0, 15),
+            kept(line(0x10), 0, 10),
+            kept(line(0x20), 0, 8),
+            kept(line(0x30), 1, 30),
+        ];
+        let mut leaks = Leaks { callers, ..Leaks::default() };
+        leaks.fold();
+        let rows: Vec<_> = leaks.callers.iter().map(|k| (k.left.bytes, k.left.blocks)).collect();
+        assert_eq!(rows, [(48, 3), (15, 1)]);
+        // Process 1 left 30 of it, process 0 no more than 18.
+        let course = &leaks.callers[0].course;
+        assert_eq!((course.process, course.at[0].bytes), (ProcessNumber(1), 30));
+
+        let mut leaks = Leaks::default();
+        leaks.callers = vec![kept(line(0x10), 0, 10), kept(line(0x20), 0, 8)];
+        leaks.fold();
+        let course = &leaks.callers[0].course;
+        assert_eq!((course.left.bytes, course.at[7].bytes, course.at[7].blocks), (18, 18, 2));
+    }
 }

@@ -16,6 +16,7 @@ use crate::callers::Callers;
 use crate::modules::{Module, Place};
 use crate::profile::Frame;
 use crate::stack::{self, Stack};
+use crate::tree::{Grain, Identity};
 
 /// The blocks that are alive after the first `made` events of a process; with 0 those that it
 /// inherited by fork.
@@ -270,6 +271,34 @@ fn join_mappings(mapped: impl Iterator<Item = Part<Caller>>) -> Vec<Part<Caller>
     joined.into_values().collect()
 }
 
+/// Joins the parts whose stacks print the same, once they are named: two addresses of one line are one site.
+pub fn fold(mut parts: Vec<Part<Caller>>) -> Vec<Part<Caller>> {
+    let alike = alike(parts.iter().map(|part| &part.key));
+    for (place, &first) in alike.iter().enumerate().filter(|(place, first)| *place != **first) {
+        let sum = parts[place].sum;
+        parts[first].sum.join(&sum);
+    }
+    let mut places = (0..).zip(alike);
+    parts.retain(|_| places.next().is_some_and(|(place, first): (usize, usize)| place == first));
+    parts.sort_by_key(|part| Reverse((part.sum.requested, part.sum.blocks)));
+    parts
+}
+
+/// For each caller the place of the first one whose stack prints the same; of one without a named stack its own.
+pub(crate) fn alike<'a>(callers: impl Iterator<Item = &'a Caller>) -> Vec<usize> {
+    let mut known = HashMap::new();
+    let firsts = callers.enumerate().map(|(place, caller)| {
+        let frames = caller.trace.as_ref().map_or(&[][..], |trace| &trace.frames);
+        if frames.is_empty() {
+            return place;
+        }
+        let printed: Vec<_> =
+            frames.iter().map(|frame| Identity::of(frame, Grain::Place)).collect();
+        *known.entry(printed).or_insert(place)
+    });
+    firsts.collect()
+}
+
 /// Adds the blocks up by bin, the smallest first; bins without a block are left out.
 pub fn by_bin(blocks: &[LiveBlock]) -> Vec<Part<Bin>> {
     let mut found: HashMap<Bin, Sum> = HashMap::new();
@@ -282,7 +311,7 @@ pub fn by_bin(blocks: &[LiveBlock]) -> Vec<Part<Bin>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::convert::Infallible;
 
@@ -320,6 +349,33 @@ mod tests {
         assert_eq!(sums, [(40, 1), (15, 2)]);
         assert_eq!(parts[0].key.place, None);
         assert_eq!((parts[1].sum.usable, parts[1].sum.largest), (31, 10));
+    }
+
+    /// A named caller on a stack of one call, at this offset and in this line.
+    pub(crate) fn named(offset: u64, line: Option<u32>) -> Caller {
+        let file = Some("/src/app.c".into());
+        let frame = Frame { file, line, offset, ..Frame::named("test2") };
+        let frames = vec![stack::Frame::Native { address: offset, place: None }];
+        let stack = Stack { frames, end: heaptape_tape::SiteEnd::Outermost };
+        let trace = Trace { process: ProcessNumber(0), stack, frames: vec![frame] };
+        Caller { address: offset, place: None, trace: Some(Box::new(trace)) }
+    }
+
+    #[test]
+    fn two_addresses_of_one_line_are_one_site() {
+        let part = |key, requested| Part { key, sum: Sum { requested, ..Sum::default() } };
+        let parts = fold(vec![
+            part(named(0x30, Some(8)), 9),
+            part(named(0x10, Some(7)), 6),
+            part(named(0x20, Some(7)), 5),
+            // Of these no line is known that could be the same, or no name.
+            part(named(0x40, None), 3),
+            part(named(0x50, None), 2),
+            part(Caller::new(0x60, None), 1),
+            part(Caller::new(0x60, None), 1),
+        ]);
+        let rows: Vec<_> = parts.iter().map(|p| (p.key.address, p.sum.requested)).collect();
+        assert_eq!(rows, [(0x10, 11), (0x30, 9), (0x40, 3), (0x50, 2), (0x60, 1), (0x60, 1)]);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn callers(profile: &Profile, measure: Measure) -> Vec<Row> {
 }
 
 /// Where code of a frame lies. What Python runs is in no module of machine code, but in a file of its own.
-fn module(frame: &Frame) -> Arc<str> {
+pub fn module(frame: &Frame) -> Arc<str> {
     match (frame.kind, &frame.file) {
         (FrameKind::Python, Some(file)) => Arc::clone(file),
         (FrameKind::Python, None) => "Python".into(),

@@ -3,8 +3,10 @@
 //! A site is a return address in a module, or, on a tape with call stacks, one of these; the same place of a file is one
 //! site in every process of a job. The calls come from the survey of a process, the places from its modules.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use heaptape_tape::{
     CallerNumber, Maker, ProcessNumber, Resolved, SiteNumber, Sites, interpreted_of,
@@ -89,6 +91,17 @@ pub struct Standing {
     pub met: u64,
 }
 
+/// One of the call stacks of a caller, and what lived there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The call stack.
+    pub standing: Standing,
+    /// What lived there at the peak.
+    pub at_peak: Load,
+    /// What lives there at the end.
+    pub left: Load,
+}
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -98,7 +111,9 @@ pub struct Site {
     pub standing: Standing,
     /// Of those, the one with most at the end.
     pub left: Standing,
-    /// How many call stacks were joined.
+    /// The call stacks that were joined; none where none is known.
+    pub shares: Vec<Share>,
+    /// How many of them there are, those that print the same counted once where somebody has folded them.
     pub stacks: u64,
     /// The thread, where threads are kept apart; else 0.
     pub thread: u32,
@@ -117,6 +132,7 @@ impl Site {
             origin,
             standing,
             left: standing,
+            shares: Vec::new(),
             stacks: u64::from(standing.stack.is_some()),
             thread: 0,
             deeds: Deeds::default(),
@@ -125,10 +141,39 @@ impl Site {
         }
     }
 
+    /// Makes stacks that print the same one, once it is known what each of the shares prints. The largest of them stand
+    /// for the caller.
+    pub fn fold<K: Eq + Hash>(&mut self, printed: &[K]) {
+        self.stacks = printed.iter().collect::<HashSet<_>>().len() as u64;
+        self.standing = self.largest(printed, |share| share.at_peak).unwrap_or(self.standing);
+        self.left = self.largest(printed, |share| share.left).unwrap_or(self.left);
+    }
+
+    /// The first of the shares that print the same and have most together.
+    fn largest<K: Eq + Hash>(
+        &self,
+        printed: &[K],
+        load: impl Fn(&Share) -> Load,
+    ) -> Option<Standing> {
+        let mut groups: HashMap<&K, (Load, Reverse<usize>)> = HashMap::new();
+        for (place, (share, key)) in self.shares.iter().zip(printed).enumerate() {
+            let (sum, _) = groups.entry(key).or_insert((Load::default(), Reverse(place)));
+            sum.join(load(share));
+        }
+        let (_, Reverse(place)) = groups.into_values().max()?;
+        self.shares.get(place).map(|share| share.standing)
+    }
+
     /// What the stacks that stand for a caller have most of.
     fn most(&self) -> Most {
         let Deeds { at_peak, left, made, .. } = self.deeds;
         Most { at_peak: (at_peak, made), left: (left, made) }
+    }
+
+    /// Its own call stack.
+    fn share(&self) -> Option<Share> {
+        let Deeds { at_peak, left, .. } = self.deeds;
+        self.standing.stack.map(|_| Share { standing: self.standing, at_peak, left })
     }
 
     /// Takes in another site of the same caller; `most` is the largest loads so far.
@@ -141,6 +186,7 @@ impl Site {
             (most.left, self.left) = (more.left, other.left);
         }
         self.stacks += other.stacks;
+        self.shares.extend(other.shares);
         self.deeds.join(&other.deeds);
     }
 }
@@ -332,7 +378,8 @@ pub struct Joined {
 impl Joined {
     /// Takes in the sites of another process.
     pub fn add(&mut self, sites: Vec<Site>) {
-        for site in sites {
+        for mut site in sites {
+            site.shares = site.share().into_iter().collect();
             let key = match &site.origin {
                 Origin::Caller { place: Some(p), .. } => (Some(p.module.path.clone()), p.offset),
                 Origin::Caller { place: None, address } => (None, *address),
@@ -367,7 +414,7 @@ impl Joined {
             }
             Origin::Inherited => (None, 0),
         };
-        sites.sort_by_cached_key(|site| (std::cmp::Reverse(site.deeds.made), name(site)));
+        sites.sort_by_cached_key(|site| (Reverse(site.deeds.made), name(site)));
         sites
     }
 }
@@ -420,5 +467,12 @@ mod tests {
         );
         assert_eq!((site.standing.met, site.left.process), (2, ProcessNumber(1)));
         assert_eq!((site.stacks, site.deeds.left.bytes), (4, 15));
+        // Stacks 1, 3 and 4 print the same: what they have together is no more at the peak, but at the end.
+        let mut site = site.clone();
+        site.fold(&["a", "b", "a", "a"]);
+        assert_eq!(
+            (site.stacks, site.standing.stack, site.left.stack),
+            (2, Some(SiteNumber(2)), Some(SiteNumber(1)))
+        );
     }
 }

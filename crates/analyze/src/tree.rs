@@ -289,7 +289,7 @@ pub struct Functions {
 
 /// What makes a function, and no other.
 #[derive(PartialEq, Eq, Hash)]
-enum Identity<'a> {
+pub(crate) enum Identity<'a> {
     Named { is_python: bool, name: &'a str, place: &'a str, line: Option<Line<'a>> },
     Unnamed { kind: FrameKind, module: &'a str, offset: u64 },
 }
@@ -298,7 +298,7 @@ enum Identity<'a> {
 type Line<'a> = (&'a str, Option<u32>, u64);
 
 impl<'a> Identity<'a> {
-    fn of(frame: &'a Frame, grain: Grain) -> Identity<'a> {
+    pub(crate) fn of(frame: &'a Frame, grain: Grain) -> Identity<'a> {
         let Frame { kind, module, offset, .. } = frame;
         if frame.function.is_empty() {
             return Identity::Unnamed { kind: *kind, module, offset: *offset };

@@ -3,10 +3,11 @@
 
 mod harness;
 
+use harness::compile::program;
 use harness::leaks::{caller_of, dripping, growth, json, leaks, recorded, text};
 use harness::running::run;
 use harness::tape::{info, number};
-use harness::{heaptape, one_sentence, scratch};
+use harness::{has_stacks, heaptape, one_sentence, record, scratch};
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Note, NoteKind, Origin, ProcessEnd, ProcessNumber,
     ProcessStart, Sample, Writer,
@@ -168,6 +169,35 @@ fn what_is_ignored_is_said_where_it_is_seen_and_only_there() {
     let nothing = leaks(&recorded.tape, &["--ignore-last", "0ms"]);
     let nothing = String::from_utf8_lossy(&nothing.stdout).into_owned();
     assert!(!nothing.contains(" 0 B in 0 blocks") && !nothing.contains("in progress"), "{nothing}");
+}
+
+#[test]
+fn two_calls_in_one_line_are_one_site_in_every_view() {
+    if !has_stacks() {
+        return;
+    }
+    let folder = scratch();
+    let tape = folder.path().join("x.tape");
+    let program = program("twice");
+    let outcome = run(&mut record(&tape, &["--stacks"], &[program.as_os_str()]));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let both = |row: &Value, blocks: &str, bytes: &str| {
+        assert_eq!((number(row, blocks), number(row, bytes)), (2, 2 << 20), "{row}");
+    };
+    let asked = |command: &str, list: &str, options: &[&str]| {
+        let outcome = run(heaptape([command, "--json"]).arg(&tape).args(options));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        outcome.json()[list].as_array().expect("a list")[0].clone()
+    };
+    both(&asked("leaks", "callers", &["--top", "1"]), "/blocks", "/bytes");
+    both(&asked("live", "list", &["--by", "site", "--top", "1"]), "/blocks", "/requested");
+    let from = |at: &str| format!("{}@{at}", tape.display());
+    let diff = run(heaptape(["diff", "--json", "--by", "site"]).args([from("0"), from("end")]));
+    assert_eq!(diff.code(), 0, "{}", diff.stderr_text());
+    both(&diff.json()["list"][0], "/after/live/blocks", "/after/live/bytes");
+    let report = run(heaptape(["report"]).arg(&tape));
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(report.contains("test2 (twice.c:") && !report.contains("largest of 2"), "{report}");
 }
 
 // ---- tapes that are written here ----

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use harness::compile::program;
+use harness::compile::{program, sources};
 use harness::running::{Outcome, run};
 use harness::tape::{info, number, rows};
-use harness::{heaptape, record, scratch};
+use harness::{has_stacks, heaptape, record, scratch, skip};
 use heaptape_tape::{
     Call, Event, FrameWriter, Header, Origin, ProcessEnd, ProcessNumber, ProcessStart, Writer,
 };
@@ -71,6 +71,56 @@ fn a_planted_fault_is_found_with_its_caller_and_no_other_is() {
         let told = (number(load, "/bytes"), number(load, "/blocks"));
         assert_eq!(told, (truth[0], truth[1]), "{fault}: {caller}");
         assert!(text(&tape, 80).contains(caller["caller"].as_str().expect("a name")));
+    }
+}
+
+#[test]
+fn the_line_of_python_that_allocates_stands_below_the_caller() {
+    let script = sources().join("lines.py");
+    let folder = scratch();
+    let tape = folder.path().join("x.tape");
+    if !has_stacks() || !Path::new("/usr/bin/python3.11").exists() {
+        return skip("no stacks, or no Python whose lines are known to be read");
+    }
+    let command = ["/usr/bin/python3.11".as_ref(), script.as_os_str()];
+    let outcome = run(&mut record(&tape, &["--stacks"], &command));
+    assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+    let text = text(&tape, 200);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let line = lines.iter().position(|line| *line == "build (lines.py:7)").expect(&text);
+    assert_eq!(lines[line + 1..line + 3], ["main (lines.py:23)", "<module> (lines.py:35)"]);
+
+    let selected = |focus: &str| {
+        let outcome = run(heaptape(["sites", "--json", "--focus", focus]).arg(&tape));
+        assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
+        outcome.json()["rows"].as_array().expect("rows").len()
+    };
+    // As `--by module` and `--by file` print it.
+    let path = script.display().to_string();
+    assert!(selected(&format!("^{path}$")) > 0 && selected(&format!("^{path}x")) == 0);
+}
+
+#[test]
+fn views_of_stacks_say_why_a_tape_has_none() {
+    let folder = scratch();
+    let hint = "heaptape record --stacks takes them down";
+    let (tape, _) = recorded(folder.path(), "peak", &[]);
+    let without = run(heaptape(["events", "--stacks"]).arg(&tape));
+    assert!(without.code() == 0 && without.stderr_text().contains(hint), "{without:?}");
+    let unasked = run(heaptape(["events"]).arg(&tape));
+    assert!(!unasked.stderr_text().contains(hint), "{unasked:?}");
+
+    let empty = folder.path().join("empty.tape");
+    let command = ["prog".to_owned()];
+    let mut written = begin(&empty, &command);
+    let process = start(&mut written, 7, &command);
+    end(&mut written, process, 5);
+    written.finish(None).expect("a tape");
+    for command in ["tree", "sites"] {
+        let outcome = run(heaptape([command]).arg(&empty));
+        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        let is_told = said.contains("No allocations were recorded.") && !said.contains(hint);
+        assert!(outcome.code() == 0 && is_told, "{command}: {said}");
     }
 }
 

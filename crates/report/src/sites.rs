@@ -124,7 +124,7 @@ fn outer(table: &mut Table, found: Found<'_>, place: usize, room: usize) {
     let Some(stack) = profile.stacks.get(place) else { return };
     let columns = cells(found, &Deeds::default(), None, String::new()).len() - 1;
     let most = if found.whole { usize::MAX } else { FRAMES };
-    for line in stacks::outer(profile.frames_of(stack), most, room.saturating_sub(2)) {
+    for line in stacks::lines(profile.frames_of(stack).skip(1), most, room.saturating_sub(2)) {
         table.row(vec![String::new(); columns].into_iter().chain([format!("  {line}")]));
     }
 }

@@ -4,7 +4,8 @@ use heaptape_analyze::ProcessSummary;
 use heaptape_analyze::choice::Moment;
 use heaptape_analyze::live::{Caller, Trace};
 use heaptape_analyze::lives::Load;
-use heaptape_analyze::profile::{Frame, Measure, Metric, Profile, Stack};
+use heaptape_analyze::modules::Place;
+use heaptape_analyze::profile::{Frame, FrameKind, Measure, Metric, Profile, Stack};
 
 use crate::size::{Count, Millis, Size};
 use crate::text;
@@ -83,13 +84,13 @@ impl Subject<'_> {
             let share = text::share(measure.weight(selected), measure.weight(self.whole));
             sentences.push(format!("Selected: {}, {share}.", amount(selected)));
         }
-        if !self.has_stacks {
-            sentences.push(
-                "The tape has callers and no stacks: heaptape record --stacks takes them down."
-                    .to_owned(),
-            );
-        }
+        sentences.extend(self.no_stacks().map(str::to_owned));
         sentences
+    }
+
+    /// Why there are no stacks, where there are none.
+    pub fn no_stacks(&self) -> Option<&'static str> {
+        (!self.has_stacks).then(|| no_stacks(self.processes))
     }
 
     /// The stacks that have something of the measure, with that.
@@ -110,6 +111,15 @@ impl Subject<'_> {
     }
 }
 
+/// Why there are no stacks of these processes.
+pub fn no_stacks(processes: &[&ProcessSummary]) -> &'static str {
+    if processes.iter().all(|process| process.events == 0) {
+        // Nor would there be any if they had been asked for.
+        return "No allocations were recorded.";
+    }
+    "The tape has callers and no stacks: heaptape record --stacks takes them down."
+}
+
 /// Frames beyond the first that are shown where stacks are but one thing that is told.
 const FEW: usize = 5;
 
@@ -122,18 +132,38 @@ pub(crate) fn caller(caller: &Caller, width: usize) -> String {
     }
 }
 
-/// The calls behind the first of a stack, a line each: a few, or all.
+/// The calls behind the first of a stack, which [`caller`] has shown, a line each: a few, or all.
 pub(crate) fn below(trace: &Trace, whole: bool, width: usize) -> Vec<String> {
-    outer(trace.frames.iter(), if whole { usize::MAX } else { FEW }, width)
+    lines(trace.frames.iter().skip(1), if whole { usize::MAX } else { FEW }, width)
 }
 
-/// The frames behind the first, a line each; no more than `most`, and then how many more there are.
-pub(crate) fn outer<'a>(
-    frames: impl Iterator<Item = &'a Frame>,
+/// The calls below a return address that was shown. A line of a script and an inlined function are no more than called
+/// from there: only a stack that begins with the address itself is shown without its first.
+pub(crate) fn below_address(
+    trace: &Trace,
+    place: Option<&Place>,
+    address: u64,
+    whole: bool,
+) -> Vec<String> {
+    let is_shown = trace.frames.first().is_some_and(|frame| is_at(frame, place, address));
+    let frames = trace.frames.iter().skip(usize::from(is_shown));
+    lines(frames, if whole { usize::MAX } else { FEW }, usize::MAX)
+}
+
+/// Whether a frame is the function at this return address, and none that was put into it.
+fn is_at(frame: &Frame, place: Option<&Place>, address: u64) -> bool {
+    let (module, offset) = place.map_or(("", address), |p| (p.module.path.as_str(), p.offset));
+    matches!(frame.kind, FrameKind::Native | FrameKind::Unknown)
+        && *frame.module == *module
+        && frame.offset == offset
+}
+
+/// Frames, a line each; no more than `most`, and then how many more there are.
+pub(crate) fn lines<'a>(
+    mut frames: impl Iterator<Item = &'a Frame>,
     most: usize,
     width: usize,
 ) -> Vec<String> {
-    let mut frames = frames.skip(1);
     let line = |frame| text::short_frame(&text::named_frame(frame), width);
     let mut lines: Vec<String> = frames.by_ref().take(most).map(line).collect();
     let rest = frames.count() as u64;
@@ -150,6 +180,45 @@ fn amount(load: Load) -> String {
 fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_analyze::modules::Module;
+    use heaptape_analyze::stack;
+    use heaptape_analyze::{ProcessNumber, SiteEnd};
+    use std::sync::Arc;
+
+    /// What stands below the caller at 0x24 of a program, on a stack of these frames.
+    fn below_it(frames: Vec<Frame>) -> Vec<String> {
+        let module =
+            Module { path: "/bin/app".into(), build_id: Vec::new(), bias: 0, start: 0, end: 99 };
+        let place = Place { offset: 0x24, module: Arc::new(module), function: None };
+        let stack = stack::Stack { frames: Vec::new(), end: SiteEnd::Outermost };
+        let trace = Trace { process: ProcessNumber(0), stack, frames };
+        below_address(&trace, Some(&place), 0x5024, true)
+    }
+
+    #[test]
+    fn only_the_caller_that_was_shown_is_left_out_below_it() {
+        let at = |function, kind, offset| {
+            let named = Frame::named(function);
+            Frame { kind, module: "/bin/app".into(), offset, ..named }
+        };
+        let main = || at("main", FrameKind::Native, 0x24);
+        let start = || at("start", FrameKind::Native, 0x90);
+        assert_eq!(below_it(vec![main(), start()]), ["start (app+0x90)"]);
+        let inlined = at("allocate", FrameKind::Inlined, 0x24);
+        assert_eq!(
+            below_it(vec![inlined, main(), start()]),
+            ["allocate (app+0x24, inlined)", "main (app+0x24)", "start (app+0x90)"]
+        );
+        let (file, line) = (Some("/home/app.py".into()), Some(3));
+        let load = Frame { kind: FrameKind::Python, file, line, ..Frame::named("load") };
+        assert_eq!(below_it(vec![load, start()]), ["load (app.py:3)", "start (app+0x90)"]);
+        assert_eq!(below_it(Vec::new()), Vec::<String>::new());
+    }
 }
 
 /// Stacks whose figures are known, for the tests of all that is made of them.

@@ -95,7 +95,7 @@ pub(crate) struct Selection {
     /// Only this process: a process id, rank:R, #N for the Nth to start (from 0), or all; call stacks of several are added up
     #[arg(long, value_name = "PROCESS", default_value = "all", allow_hyphen_values = true)]
     pub(crate) process: ProcessChoice,
-    /// Only stacks with a call that matches: its function, its module's path, or its file and line as they are printed
+    /// Only stacks with a call that matches: its function, the path of its module or source file, or its text as it is printed
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub(crate) focus: Option<Regex>,
     /// No stacks with a call that matches

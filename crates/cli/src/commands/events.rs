@@ -12,7 +12,7 @@ use heaptape_analyze::choice::Span;
 use heaptape_analyze::filter::Filter;
 use heaptape_analyze::stack::{Named, Stack};
 use heaptape_analyze::{ProcessSummary, gather, live, processes};
-use heaptape_report::{Style, events, json, text};
+use heaptape_report::{Style, events, json, stacks, text};
 use heaptape_tape::{Columns, Item, Lent, Tape};
 
 use super::open;
@@ -41,6 +41,9 @@ pub(crate) fn run(args: Events, terminal: &Terminal) -> Result<ExitCode> {
         tape: &tape,
         name: args.file.display().to_string(),
     };
+    if listing.stacks && listing.process.events > 0 && listing.process.sites.sites == 0 {
+        terminal.say(stacks::no_stacks(&[listing.process]));
+    }
     let any =
         if args.histogram { listing.histogram(terminal)? } else { listing.calls(terminal)? };
     if !any {

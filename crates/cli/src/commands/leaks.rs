@@ -138,10 +138,14 @@ fn find(
         progress: &mut |events| progress.events(events),
     };
     let mut leaks = leaks::Leaks::of(tape, &chosen, &mut Callers::new(tape), &mut plan)?;
+    // Only names tell which of the stacks are of the same lines.
+    let on_stacks = leaks.callers.iter_mut().filter(|kept| kept.caller.trace.is_some());
+    on_stacks.for_each(|kept| names.complete_caller(&mut kept.caller, tape.summary()));
+    leaks.fold();
     let others = args.growing.then(|| leaks.retain_growing());
     let shown = if args.top == 0 { usize::MAX } else { args.top };
     let shown = leaks.callers.iter_mut().take(shown);
-    shown.for_each(|kept| names.complete_caller(&mut kept.caller, tape.summary()));
+    shown.for_each(|kept| names.complete(&mut kept.caller.place));
     Ok((leaks, others))
 }
 

@@ -82,9 +82,11 @@ fn print(args: &Live, tape: &Tape, process: &ProcessSummary, terminal: &Terminal
         }
         Some(By::Site) => {
             let mut parts = live::by_site(&blocks, &mut callers).with_context(name)?;
+            // Only names tell which of them are the same line.
+            parts.iter_mut().for_each(|p| names.complete_caller(&mut p.key, tape.summary()));
+            let mut parts = live::fold(parts);
             let all = parts.len();
             parts.truncate(top(&parts, args.top.unwrap_or(TOP)).len());
-            parts.iter_mut().for_each(|p| names.complete_caller(&mut p.key, tape.summary()));
             if args.json {
                 json::live::sites(&mut out, head, &parts)?;
             } else {

@@ -1,6 +1,8 @@
 //! `report`: what a tape tells, from what stands out to the tables it stands on.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,13 +10,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use heaptape_analyze::account::Account;
 use heaptape_analyze::callers::Callers;
+use heaptape_analyze::live::Trace;
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::overview::Overview;
 use heaptape_analyze::sites::{Origin, Site, Standing};
 use heaptape_analyze::{ProcessSummary, Summary, findings};
 use heaptape_report::account::{self, Figures};
 use heaptape_report::table::UNLIMITED;
-use heaptape_report::{document, json};
+use heaptape_report::{document, json, text};
 
 use super::{open, plot};
 use crate::args::Report;
@@ -91,13 +94,33 @@ fn add_stacks(
         trace.iter_mut().for_each(|trace| names.complete_trace(trace, summary));
         Ok(trace.map(Box::new))
     };
-    for place in first(sites, top, |site| site.deeds.at_peak) {
+    let at_peak = first(sites, top, |site| site.deeds.at_peak);
+    let left = first(sites, top, |site| site.deeds.left);
+    let shown: BTreeSet<usize> = at_peak.iter().chain(&left).copied().collect();
+    for place in shown {
+        let site = &mut sites[place];
+        if let [_, _, ..] = site.shares.as_slice() {
+            let traces = site.shares.iter().map(|share| named(&share.standing));
+            let printed: Result<Vec<u64>, heaptape_analyze::Error> =
+                traces.map(|trace| trace.map(printed)).collect();
+            site.fold(&printed?);
+        }
+    }
+    for place in at_peak {
         sites[place].trace = named(&sites[place].standing)?;
     }
-    for place in first(sites, top, |site| site.deeds.left) {
+    for place in left {
         sites[place].left_trace = named(&sites[place].left)?;
     }
     Ok(())
+}
+
+/// What tells a stack from those that print another text. The texts of a caller's stacks would be a lot to hold.
+fn printed(trace: Option<Box<Trace>>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let frames = trace.iter().flat_map(|trace| &trace.frames);
+    frames.for_each(|frame| text::named_frame(frame).hash(&mut hasher));
+    hasher.finish()
 }
 
 /// The places of those with most.

@@ -6,7 +6,7 @@ use heaptape_analyze::choice::Moment;
 use heaptape_analyze::gather::Ask;
 use heaptape_analyze::lives::Load;
 use heaptape_analyze::profile::{Frame, Measure, Profile, Wanted};
-use heaptape_analyze::{ProcessSummary, moment};
+use heaptape_analyze::{ProcessSummary, moment, ranking};
 use heaptape_report::stacks::Subject;
 use heaptape_report::text;
 use heaptape_tape::Tape;
@@ -93,11 +93,40 @@ impl Stacks<'_> {
     }
 }
 
-/// Whether a call's function, module, or file and line match.
+/// Whether what is printed of a call matches: its function, module, file, file and line, or all of it.
 fn matching(pattern: Option<&Regex>) -> impl Fn(&Frame) -> bool {
     move |frame| {
         let matches = |text: &str| pattern.is_some_and(|pattern| pattern.is_match(text));
         let source = || frame.source().is_some_and(|source| matches(&source));
-        matches(&frame.label()) || matches(&frame.module) || source()
+        matches(&frame.label())
+            || matches(&frame.module)
+            || matches(&ranking::module(frame))
+            || frame.file.as_deref().is_some_and(matches)
+            || source()
+            || matches(&text::named_frame(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptape_analyze::profile::FrameKind;
+
+    #[test]
+    fn a_call_is_selected_by_any_text_that_is_printed_of_it() {
+        let (file, line) = (Some("/home/me/app.py".into()), Some(3));
+        let python = Frame { kind: FrameKind::Python, file, line, ..Frame::named("load") };
+        let (module, file) = ("/usr/bin/tool".into(), Some("/src/lib/tool.c".into()));
+        let native = Frame { module, file, line, ..Frame::named("grow") };
+        let matches = |pattern: &str, frame: &Frame| {
+            matching(Some(&Regex::new(pattern).expect("a pattern")))(frame)
+        };
+        for pattern in ["^load$", "^/home/me/app.py$", "^app.py:3$", r"load \(app.py:3\)"] {
+            assert!(matches(pattern, &python) && !matches(pattern, &native), "{pattern}");
+        }
+        for pattern in ["^grow$", "^/usr/bin/tool$", "/src/lib/", r"^grow \(tool.c:3\)$"] {
+            assert!(matches(pattern, &native) && !matches(pattern, &python), "{pattern}");
+        }
+        assert!(!matching(None)(&native));
     }
 }

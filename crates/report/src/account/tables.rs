@@ -7,7 +7,7 @@ use heaptape_analyze::account::Held;
 use heaptape_analyze::bins::Traffic;
 use heaptape_analyze::live::Trace;
 use heaptape_analyze::lives::{CLASSES, Load, least_age};
-use heaptape_analyze::sites::{self, Deeds, Site};
+use heaptape_analyze::sites::{self, Deeds, Origin, Site};
 use heaptape_ledger::Bounds;
 
 use super::Figures;
@@ -78,7 +78,11 @@ fn loads<'a>(
 /// The calls that a caller was called by, on one of its stacks.
 fn below(figures: &Figures<'_>, site: &Site, trace: Option<&Trace>) -> Vec<String> {
     let Some(trace) = trace else { return Vec::new() };
-    let mut lines = stacks::below(trace, figures.whole, usize::MAX);
+    let (place, address) = match &site.origin {
+        Origin::Caller { address, place } => (place.as_ref(), *address),
+        Origin::Inherited => (None, 0),
+    };
+    let mut lines = stacks::below_address(trace, place, address, figures.whole);
     if site.stacks > 1 {
         lines.push(format!("(the largest of {} call stacks)", Count(site.stacks)));
     }

@@ -48,9 +48,8 @@ pub(super) fn run(args: &Export, terminal: &Terminal) -> Result<ExitCode> {
     let stacks =
         stacks::read(&name, &tape, &args.selection, ask, measure, &args.sysroot, terminal)?;
     let subject = stacks.subject();
-    if !subject.has_stacks {
-        terminal
-            .say("the tape has callers and no stacks: heaptape record --stacks takes them down");
+    if let Some(why) = subject.no_stacks() {
+        terminal.say(why);
     }
     check_selected(args, form, subject).with_context(|| name.clone())?;
     // A file that is there is lost once it is created: what can't be drawn must be known before.

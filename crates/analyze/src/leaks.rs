@@ -497,8 +497,8 @@ mod tests {
         let course = &leaks.callers[0].course;
         assert_eq!((course.process, course.at[0].bytes), (ProcessNumber(1), 30));
 
-        let mut leaks = Leaks::default();
-        leaks.callers = vec![kept(line(0x10), 0, 10), kept(line(0x20), 0, 8)];
+        let callers = vec![kept(line(0x10), 0, 10), kept(line(0x20), 0, 8)];
+        let mut leaks = Leaks { callers, ..Leaks::default() };
         leaks.fold();
         let course = &leaks.callers[0].course;
         assert_eq!((course.left.bytes, course.at[7].bytes, course.at[7].blocks), (18, 18, 2));

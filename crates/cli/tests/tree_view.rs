@@ -226,7 +226,7 @@ fn stacks_are_selected_by_what_is_on_them() {
     for (options, bytes) in [
         (&["--focus", "^test"][..], 300),
         (&["--ignore", "^test2$"], 200),
-        (&["--focus", "test", "--ignore", "test1"], 200),
+        (&["--focus", "^test", "--ignore", "^test1"], 200),
         (&["--focus", "^main$"], 400),
         (&["--focus", "nowhere"], 0),
     ] {

@@ -178,7 +178,7 @@ fn two_calls_in_one_line_are_one_site_in_every_view() {
     }
     let folder = scratch();
     let tape = folder.path().join("x.tape");
-    let program = program("twice");
+    let program = program("oneline");
     let outcome = run(&mut record(&tape, &["--stacks"], &[program.as_os_str()]));
     assert_eq!(outcome.code(), 0, "{}", outcome.stderr_text());
     let both = |row: &Value, blocks: &str, bytes: &str| {
@@ -197,7 +197,7 @@ fn two_calls_in_one_line_are_one_site_in_every_view() {
     both(&diff.json()["list"][0], "/after/live/blocks", "/after/live/bytes");
     let report = run(heaptape(["report"]).arg(&tape));
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
-    assert!(report.contains("test2 (twice.c:") && !report.contains("largest of 2"), "{report}");
+    assert!(report.contains("test2 (oneline.c:") && !report.contains("largest of 2"), "{report}");
 }
 
 // ---- tapes that are written here ----
